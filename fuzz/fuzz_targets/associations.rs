@@ -1,4 +1,4 @@
-//! Two hosts with an association, the network between them, and an attacker, within their memory.
+//! Two hosts with an association, the network between them, and an attacker, in bounded memory.
 #![no_main]
 
 use hawser_sctp::fuzzing::{MAX_PAIR_MEMORY, fuzz_pair};

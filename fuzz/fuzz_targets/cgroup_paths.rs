@@ -1,5 +1,5 @@
-//! Control groups in rules, and those of processes as the kernel names them, behind a zero: what is
-//! within a group stays so further below.
+//! Control groups of rules, and of processes as the kernel names them, behind a zero: a path within
+//! a group stays within it at any depth.
 #![no_main]
 
 use hawser_policy::CgroupPath;

@@ -1,4 +1,4 @@
-//! What follows a file.
+//! The trailer of a file.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

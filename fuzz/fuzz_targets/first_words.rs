@@ -1,4 +1,4 @@
-//! The first bytes of a connection to a port that a service and the gateway have together.
+//! The first bytes of a connection to a port that a service and the gateway share.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-//! SCTP packets from strangers and from a peer, one after the other.
+//! SCTP packets from unknown hosts and from a peer, one after the other.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

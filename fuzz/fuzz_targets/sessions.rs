@@ -1,4 +1,4 @@
-//! Two sessions, their channels and applications, and hostile records, within their memory.
+//! Two sessions, their channels and applications, and hostile records, in bounded memory.
 #![no_main]
 
 use hawser_session::fuzzing::{MAX_SESSIONS_MEMORY, fuzz_sessions};

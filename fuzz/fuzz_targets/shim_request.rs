@@ -1,5 +1,5 @@
-//! What a shim asks, as the daemon reads it. A socket gives its bytes in any pieces; only whole
-//! requests are read.
+//! Requests of a shim, as the daemon parses them. A socket delivers its bytes in any pieces; only
+//! whole requests are parsed.
 #![no_main]
 
 use hawser_capture::shim::{REQUEST_LENGTH, Request};

@@ -1,4 +1,4 @@
-//! SIP messages in datagrams and in streams: both find the same.
+//! SIP messages in datagrams and in streams: both parse to the same message.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

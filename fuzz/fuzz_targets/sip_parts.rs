@@ -1,4 +1,4 @@
-//! URIs, digest, documents and descriptions of SIP: what is written is read.
+//! URIs, digest, documents and descriptions of SIP: a written part parses as the same.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-//! A SIP server that gets any datagrams: bounds are kept, and everything ends.
+//! A SIP server that gets arbitrary datagrams: bounds hold, and all state expires.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

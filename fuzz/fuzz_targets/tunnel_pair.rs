@@ -1,4 +1,4 @@
-//! Both ends of a tunnel with a network that loses and reorders, within their memory.
+//! Both ends of a tunnel with a network that loses and reorders, in bounded memory.
 #![no_main]
 
 use hawser_tunnel::fuzzing::{MAX_PAIR_MEMORY, fuzz_pair};

@@ -1,8 +1,7 @@
-//! `cargo xtask bpf`: makes the committed objects of the kernel's programs from their sources.
+//! `cargo xtask bpf`: compiles the committed objects of the kernel's programs from their sources.
 //!
-//! Users need no compiler for it, since the objects are committed; `--check` says whether they
-//! still are what the sources give. Compilers differ in what they make of it, so one version
-//! counts.
+//! Users need no compiler for them, because the objects are committed; `--check` tells whether they
+//! still match the sources. Compilers produce different objects, so one version is required.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! `cargo xtask layers`, second part: files of a crate that import each other in a circle.
 //!
-//! File A imports file B when code of A names an item that B defines: in a `use`, or by a path in
-//! the code. A name is followed through re-exports to the file that defines it. These do not count:
+//! File A imports file B if code of A names an item that B defines: in a `use`, or by a path in the
+//! code. A name is followed through re-exports to the file that defines it. These do not count:
 //!
 //! - `mod b;` in A, and `pub use b::Item` in A as long as A itself does not use `Item`: both only
 //!   say where something is found;
 //! - the name of a module alone, as in `use crate::b;`, until an item is reached through it;
-//! - whatever stands under `#[cfg(test)]`, and comments.
+//! - everything under `#[cfg(test)]`, and comments.
 //!
 //! A *circle* is a strongly connected component of that graph: a set of at least two files, each
 //! of which imports each other one, directly or by others of the set. Calls of methods are not

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what others install, a Debian package and a tarball.
+//! `cargo xtask dist`: builds the packages for users, a Debian package and a tarball.
 
 mod debian;
 mod options;
@@ -42,7 +42,7 @@ fn pack(root: &Path, options: &Options) -> Result<Vec<PathBuf>> {
     let packages = folder.unwrap_or_else(|| root.join(PACKAGES));
     let work = packages.join("work");
     match &options.out {
-        // It may be somebody else's.
+        // The folder may belong to another program.
         Some(_) if work.exists() => bail!("{} is there already", work.display()),
         None if packages.exists() => fs::remove_dir_all(&packages)?,
         _ => {}

@@ -1,4 +1,4 @@
-//! A Debian in which nothing of Hawser ever was: what tests of the package begin with.
+//! A Debian without any trace of Hawser: the starting point of tests of the package.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `cargo xtask layers`: dependencies between crates only point up the list of rooms, and crates
-//! without I/O stay without it.
+//! `cargo xtask layers`: dependencies between crates point only upwards in the list of rooms, and
+//! crates without I/O stay without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

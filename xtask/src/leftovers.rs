@@ -1,13 +1,12 @@
-//! Processes that tests have started and not ended.
+//! Processes that tests started and did not end.
 //!
-//! One of them would hold the tests' output open, and who waits for the end of that would wait for
-//! ever.
+//! One of them would keep the tests' output open, and a reader of that output would wait for ever.
 
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
-/// From now on whoever loses its parent below this process gets this one.
+/// From now on, orphaned processes below this process become its children.
 pub(crate) fn adopt() {
     // Where the kernel refuses, processes are left behind as before.
     let _ = set_child_subreaper(Some(getpid()));

@@ -37,7 +37,7 @@ impl ThirdParties {
                 texts.entry(said).or_default().insert(package.id());
             }
         }
-        // By the first crate that has it: by the text itself, the order would tell nobody anything.
+        // Ordered by the first crate with the text; the text itself gives no useful order.
         let mut texts: Vec<_> = texts.into_iter().collect();
         texts.sort_by(|(one, of_one), (other, of_other)| (of_one, one).cmp(&(of_other, other)));
         for (said, of) in texts {

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about the crates that the workspace is built with.
+//! Output of `cargo metadata` about the crates that the workspace is built with.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What the tests need beside Rust: programs of the distribution, and a fresh one.
+//! Prerequisites of the tests besides Rust: programs of the distribution, and a fresh Debian.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::fresh_debian;
 pub(crate) fn provide(root: &Path) -> Result<()> {
     if is_debian() && is_root() {
         install_missing();
-        // Without the network there is none, and its tests are skipped.
+        // Without the network there is no fresh Debian, and its tests are skipped.
         if is_installed("mmdebstrap")
             && let Err(error) = fresh_debian::provide(root)
         {
@@ -46,8 +46,8 @@ fn install_missing() {
     stop_services(missing.iter().filter(|need| is_installed(need.program)));
 }
 
-/// Ends the services that these packages have just started, and put among those that start with the
-/// machine: the tests start their own servers on their own ports, and nobody has asked for more.
+/// Stops and disables the services that these packages have just started and enabled: the tests
+/// start their own servers on their own ports, and the user has asked for no more.
 fn stop_services<'a>(installed: impl Iterator<Item = &'a &'a Need>) {
     if !has_systemd() {
         return;

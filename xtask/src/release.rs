@@ -1,4 +1,4 @@
-//! `cargo xtask release`: whether the commit can be given to others as the version that it names.
+//! `cargo xtask release`: whether the commit can be released as the version that it names.
 
 mod links;
 mod manual;

@@ -1,4 +1,4 @@
-//! Runs the tests and says which of them did not really run.
+//! Runs the tests and reports those that did not really run.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -48,7 +48,7 @@ fn pass_on(output: impl Read) -> Tally {
     let mut tally = Tally::default();
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        // Whoever listens may stop listening; the tests go on.
+        // The reader of the output may stop reading; the tests go on.
         let _ = writeln!(std::io::stdout(), "{line}");
         tally.read(&line);
     }

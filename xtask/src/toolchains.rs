@@ -1,5 +1,5 @@
-//! Checks that need another compiler or a tool that not every machine has. Where it is missing and
-//! can't be had, they say so and pass.
+//! Checks that need another compiler or a tool that not every machine has. If it is missing and
+//! can't be installed, they report that and pass.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -59,7 +59,7 @@ fn refused_in(line: &str) -> Option<String> {
     let is_vague = |at: usize| is_at(at, "is none") && words[..at].iter().any(|it| it == "what");
     refused.or_else(|| {
         let vague = (0..words.len()).any(is_vague);
-        vague.then(|| "what … is none".to_owned())
+        vague.then(|| VAGUE.to_owned())
     })
 }
 
@@ -82,6 +82,7 @@ const LIST_BEGINS: &str = "words: the list begins";
 const LIST_ENDS: &str = "words: the list ends";
 
 // words: the list begins
+const VAGUE: &str = "what … is none";
 const REFUSED: [&str; 7] = [
     "somebody",
     "nobody",

@@ -30,9 +30,9 @@ pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureErr
                 "datagram_sent" => CgroupSkbAttachType::Egress,
                 _ => CgroupSkbAttachType::Ingress,
             };
-            // It only counts: connections are placed without it as well.
+            // The program only counts: connections are placed without it as well.
             if let Err(error) = program.attach(group, direction, mode) {
-                tracing::warn!(%error, name, "datagrams of captured programs are not counted");
+                tracing::warn!(%error, name, "can't count datagrams of captured programs");
             }
         } else {
             <&mut CgroupSock>::try_from(program)?.attach(group, mode)?;
@@ -70,8 +70,8 @@ fn load_one(program: &mut Program) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// Loads programs. If they are refused, does it again with the verifier's log, which is slow. The
-/// verifier gives up when a signal comes for the thread; then it is asked again.
+/// Loads programs. If they are refused, loads them again with the verifier's log, which is slow.
+/// The verifier gives up if its thread receives a signal; then it is retried.
 pub(crate) fn with_log_if_refused<T>(
     load: impl Fn(VerifierLogLevel) -> Result<T, CaptureError>,
 ) -> Result<T, CaptureError> {

@@ -64,7 +64,7 @@ pub(crate) struct Tables {
     counts: PerCpuArray<MapData, u64>,
 }
 
-/// Counters of the kernel's program since its start.
+/// Counters of the kernel's program since it was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Connections bound to a link, or redirected.
@@ -161,9 +161,9 @@ impl Capture {
         Ok(())
     }
 
-    /// Sets of which families the machine's routes lead packets to a tunnel of this process: then
-    /// datagrams that are for a gateway, and what goes as packets by a rule, are left to these
-    /// routes. Other settings stay.
+    /// Sets the address families whose packets the machine's routes lead to a tunnel of this
+    /// process. Datagrams for a gateway, and traffic that a rule sends as packets, are then left to
+    /// these routes. Other settings stay.
     pub fn set_packets(&mut self, carried: CarriedFamilies) -> Result<(), CaptureError> {
         let packets = carried.number();
         if packets != self.settings.packets {
@@ -229,18 +229,19 @@ impl Capture {
         Ok(())
     }
 
-    /// Sets the destinations that support bonding, and those that are held: what is neither direct
-    /// nor for some links by a rule goes there by this process or nowhere, whatever routes say.
-    /// Datagrams go nowhere, those of sockets that are not connected whatever rules say. Not so for
-    /// sockets that the program has bound to an address or a device, and for what is always near:
-    /// this host, link-local and multicast addresses. Port 0 stands for all ports.
+    /// Sets the destinations that support bonding, and those that are held. Connections to a held
+    /// destination go through this process or nowhere, whatever routes say, unless a rule makes
+    /// them direct or names links. Datagrams to it are refused, those of unconnected sockets
+    /// whatever rules say. Exempt are sockets that the program has bound to an address or a device,
+    /// and destinations that are always near: this host, link-local and multicast addresses. Port 0
+    /// stands for all ports.
     ///
-    /// What is both is held, also where one of both is for all ports. Replaces the earlier sets.
-    /// There is room for [`MAX_PEERS`], for those that are held first; peers that have none are
-    /// left out.
+    /// A destination in both sets is held, even if one of its entries is for all ports. Replaces
+    /// the earlier sets. There is room for [`MAX_PEERS`]; held destinations come first, and peers
+    /// without room are left out.
     ///
     /// # Errors
-    /// [`CaptureError::TooManyHeld`], where nothing has changed, and what the system says.
+    /// [`CaptureError::TooManyHeld`], where nothing has changed, and errors of the system.
     pub fn set_peers(
         &mut self,
         peers: &[SocketAddr],
@@ -260,10 +261,10 @@ impl Capture {
     }
 
     /// Sets the name servers for which ports of this process answer, on the loopback address of
-    /// each server's family: what programs send to port 53 of these servers, over UDP and TCP,
-    /// comes to these ports, and programs hear the answers from the servers. Not so for sockets
-    /// that the program has bound to an address or a device, for connections that rules give links,
-    /// and for systemd-resolved. Replaces the earlier set.
+    /// each server's family. Queries to port 53 of these servers, over UDP and TCP, go to these
+    /// ports, and the answers seem to come from the servers. Exempt are sockets that the program
+    /// has bound to an address or a device, connections that rules give links, and
+    /// systemd-resolved. Replaces the earlier set.
     pub fn set_name_servers(&mut self, servers: &[(IpAddr, u16)]) -> Result<(), CaptureError> {
         let row = |server: &IpAddr| NameServerRow {
             address: tables::mapped(*server),
@@ -272,7 +273,7 @@ impl Capture {
             port: *port,
             ipv6: server.is_ipv6().into(),
         };
-        // First the way back, without which programs would not believe the answers.
+        // First the way back: programs reject answers from another address than the server's.
         let ports = servers.iter().map(|it| (key(it), row(&it.0)));
         replace(&mut self.tables.name_ports, ports)?;
         let there = servers
@@ -367,7 +368,7 @@ impl Tables {
     fn set_local(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
         let always: Vec<IpNet> = ALWAYS_LOCAL.iter().flat_map(|it| it.parse()).collect();
         let all = always.iter().chain(prefixes);
-        // The longest prefix alone is found.
+        // The lookup returns only the longest prefix.
         let value = |net: &IpNet| {
             if always.iter().any(|it| it.contains(net)) {
                 tables::LOCAL_ALWAYS
@@ -453,8 +454,8 @@ fn first_settings(
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/capture.o");
 
-/// Destinations that support bonding or are held, together. The kernel's table has twice as many
-/// places, since a new set comes there before the old one goes.
+/// Most destinations that support bonding or are held, together. The kernel's table has room for
+/// twice as many, since a new set is added before the old one is removed.
 pub const MAX_PEERS: usize = 4096;
 
 /// This host, link-local, multicast and broadcast; `::/128` is "any", which means this host.

@@ -1,4 +1,4 @@
-//! The kernel's socket diagnosis: counters of sockets, and the abort of sockets that wait in vain.
+//! The kernel's socket diagnosis: counters of sockets, and the abort of connections.
 //!
 //! Source: sock_diag(7) and the kernel's `linux/inet_diag.h`.
 

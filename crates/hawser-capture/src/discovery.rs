@@ -1,4 +1,4 @@
-//! Capability in the handshake: which servers can bond is found out with the SYN.
+//! Capability in the handshake: the SYN reveals which servers can bond.
 
 mod asking;
 mod diverting;
@@ -33,12 +33,12 @@ pub use options::{Announcement, Bonds, FrontedPort};
 
 use diverting::Diverting;
 
-/// The programs in the kernel that tell servers in the SYN that this host can bond, and answer such
+/// The kernel's programs that announce in the SYN that this host can bond, and that answer such
 /// SYNs.
 ///
 /// They work for the sockets of a control group and its descendants in the caller's network
-/// namespace, and do nothing until they are told to. Whatever goes wrong with them, the connection
-/// is made without the option. Nothing is pinned: all ends when this is dropped.
+/// namespace, and do nothing until they are configured. If anything fails, the connection is made
+/// without the option. Nothing is pinned: all ends when this is dropped.
 ///
 /// A listener answers if its port was among those of [`Self::set_fronted`] at `listen(2)`, or at
 /// [`Self::reach_listeners`].
@@ -57,7 +57,7 @@ struct Tables {
     announcing: Array<MapData, AnnouncingRow>,
     avoided: HashMap<MapData, AvoidedKey, u64>,
     fronted: HashMap<MapData, u32, FrontedRow>,
-    /// The same for a program that is made later.
+    /// The same table, for a program that is created later.
     fronted_table: OwnedFd,
     tally: PerCpuArray<MapData, u64>,
 }
@@ -69,7 +69,7 @@ pub struct DiscoveryCounts {
     pub asked: u64,
     /// SYN-ACKs of fronted ports that left with the option.
     pub answered: u64,
-    /// SYN-ACKs of fronted ports without it: the SYN had none, or they were sent again.
+    /// SYN-ACKs of fronted ports without the option: the SYN had none, or they were repeated.
     pub unanswered: u64,
     /// SYNs that were diverted.
     pub diverted: u64,
@@ -135,14 +135,14 @@ impl Discovery {
         Ok(())
     }
 
-    /// Sets what SYNs to all destinations say, but for loopback.
+    /// Sets what SYNs to all destinations announce, except loopback.
     pub fn set_everywhere(&mut self, says: Option<Announcement>) -> Result<(), CaptureError> {
         self.row.everywhere = says.map_or(0, Announcement::number);
         Ok(self.tables.announcing.set(0, self.row, 0)?)
     }
 
-    /// Sets what the next SYN of a socket says, whatever its destination; to be called before it
-    /// connects.
+    /// Sets what the next SYN of a socket announces, whatever its destination. Call it before the
+    /// socket connects.
     pub fn announce_on(
         &mut self,
         socket: impl AsFd,
@@ -151,12 +151,12 @@ impl Discovery {
         self.asking.announce_on(socket, says)
     }
 
-    /// Returns what asks for sockets without this.
+    /// Returns a handle that announces on sockets without this struct.
     pub fn asking(&self) -> Asking {
         self.asking.clone()
     }
 
-    /// Sends no option where [`Middleboxes`] says so, or sends it again.
+    /// Leaves out the option where [`Middleboxes`] says so, or sends it again.
     pub fn avoid(&mut self, avoidance: &Avoidance) -> Result<(), CaptureError> {
         let key = AvoidedKey {
             remote: avoidance.to.map_or([0; 16], tables::mapped),
@@ -167,21 +167,21 @@ impl Discovery {
         Ok(self.tables.avoided.insert(key, until, 0)?)
     }
 
-    /// Forgets what was to be avoided over a link, as [`Middleboxes::forget_link`] does.
+    /// Forgets the places to avoid over a link, as [`Middleboxes::forget_link`] does.
     pub fn forget_link(&mut self, link: Option<LinkIndex>) -> Result<(), CaptureError> {
         let index = link.map_or(0, LinkIndex::value);
         let known: Vec<AvoidedKey> = self.tables.avoided.keys().collect::<Result<_, _>>()?;
         for key in known.iter().filter(|key| key.link == index) {
-            // The oldest make room by themselves.
+            // The oldest entries are evicted automatically.
             self.tables.avoided.remove(key).or_else(missing_is_fine)?;
         }
         Ok(())
     }
 
-    /// Sets the ports whose listeners answer. Replaces the earlier set; listeners on ports that
-    /// leave it answer no more. 1024 ports can ever have been in it.
+    /// Sets the ports whose listeners answer. Replaces the earlier set; listeners on removed ports
+    /// stop answering. At most 1024 different ports can ever be in it.
     pub fn set_fronted(&mut self, ports: &[FrontedPort]) -> Result<(), CaptureError> {
-        // A listener keeps its callbacks, and sockets that it accepts are still to lose them.
+        // A listener keeps its callbacks, and the sockets that it accepts must still lose them.
         let earlier: Vec<u32> = self.tables.fronted.keys().collect::<Result<_, _>>()?;
         let off = earlier.into_iter();
         let mut rows: BTreeMap<u32, FrontedRow> = off.map(|it| (it, Default::default())).collect();
@@ -191,14 +191,14 @@ impl Discovery {
         replace(&mut self.tables.fronted, rows.into_iter())
     }
 
-    /// Has those listeners answer, too, that were there before their ports were set. Needs Linux
-    /// 6.12; elsewhere their services have to be started again.
+    /// Makes listeners answer that existed before their ports were set. Needs Linux 6.12; on older
+    /// kernels their services must be restarted.
     pub fn reach_listeners(&self) -> Result<(), CaptureError> {
         listeners::switch_on(self.tables.fronted_table.as_fd())
     }
 
-    /// Tries that on a listener of this process, which is fronted in place of all others: where no
-    /// listener is to be changed, every kernel seems able to.
+    /// Tests [`Self::reach_listeners`] on a listener of this process, which replaces all other
+    /// fronted ports: without a listener to change, every kernel seems able to do it.
     pub fn try_to_reach_a_listener(&mut self) -> Result<(), CaptureError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let listener = listener.map_err(CaptureError::system("a listener"))?;
@@ -213,17 +213,17 @@ impl Discovery {
         self.reach_listeners()
     }
 
-    /// Begins to listen for connections that are diverted, with a listener at each of these
-    /// loopback addresses for those of its family; those of an earlier call get none any more. A
-    /// family that this host does not have is left out, unless it has none of them. What they
-    /// accept has the addresses and ports that clients asked for. Nothing else reaches the
-    /// listeners but what connects on this machine to their own ports, at the loopback address.
+    /// Creates a listener for diverted connections at each of these loopback addresses, for the
+    /// connections of its family; listeners of an earlier call receive no more. An address family
+    /// that this host lacks is left out, unless it lacks all of them. Accepted sockets have the
+    /// addresses and ports that clients asked for. Otherwise, only connections from this machine to
+    /// the listeners' own loopback ports reach them.
     pub fn listen(&mut self, at: &[IpAddr]) -> Result<Vec<TcpListener>, CaptureError> {
         self.diverting.listen(at)
     }
 
-    /// Sets the addresses of this host: nothing that is for other hosts is diverted. Replaces the
-    /// earlier set; those beyond 2048 are left out.
+    /// Sets the addresses of this host: connections to other hosts are not diverted. Replaces the
+    /// earlier set; addresses beyond 2048 are left out.
     pub fn set_own_addresses(
         &mut self,
         addresses: impl IntoIterator<Item = IpAddr>,
@@ -231,9 +231,9 @@ impl Discovery {
         self.diverting.set_own_addresses(addresses)
     }
 
-    /// Diverts what [`Bonds::Diverted`] says on this interface too, until this is dropped or
-    /// [`Self::stop_diverting_on`]. An interface that is another one of the same name by now has to
-    /// be named again.
+    /// Diverts the connections of [`Bonds::Diverted`] on this interface too, until this is dropped
+    /// or [`Self::stop_diverting_on`]. If an interface is replaced by another of the same name,
+    /// call this again.
     pub fn divert_on(&mut self, interface: &str) -> Result<(), CaptureError> {
         self.diverting.divert_on(&mut self.programs, interface)
     }
@@ -243,14 +243,14 @@ impl Discovery {
         self.diverting.stop_on(&mut self.programs, interface)
     }
 
-    /// As [`Self::divert_on`] in the way of kernels before 6.6, which takes away what a daemon that
-    /// was killed has left on the interface. What other programs have there stays.
+    /// As [`Self::divert_on`] in the way of kernels before 6.6. Removes the program that a killed
+    /// daemon has left on the interface. Other programs there stay.
     pub fn divert_by_filter_on(&mut self, interface: &str) -> Result<(), CaptureError> {
         self.diverting.filter_on(&mut self.programs, interface)
     }
 
-    /// Returns the stream of what handshakes have shown; `None` the second time. Needs a tokio
-    /// runtime with I/O.
+    /// Returns the stream of handshake results; `None` the second time. Needs a tokio runtime with
+    /// I/O.
     pub fn discoveries(&mut self) -> Result<Option<Discoveries>, CaptureError> {
         let events = self.events.take().map(Discoveries::new).transpose();
         events.map_err(CaptureError::system("the ring of events"))

@@ -43,7 +43,7 @@ pub enum CaptureError {
          CONFIG_CGROUP_BPF), or not without CAP_PERFMON: {0}"
     )]
     NoHeaderOptions(String),
-    /// The kernel can't switch on callbacks of listeners that are there already.
+    /// The kernel can't switch on callbacks of existing listeners.
     #[error(
         "this kernel can't have listeners answer that are older than Hawser (Linux 6.12, \
          CONFIG_DEBUG_INFO_BTF): {0}"
@@ -61,11 +61,11 @@ pub enum CaptureError {
     /// There are more links than slots.
     #[error("{0} links, the kernel's program has room for 16")]
     TooManyLinks(usize),
-    /// There are more destinations to be held than places.
+    /// More destinations are to be held than the table has room for.
     #[error("{0} destinations to be held, the kernel's program has room for 4096")]
     TooManyHeld(usize),
     /// Another reader has taken the events.
-    #[error("the events of captured connections are read by somebody else")]
+    #[error("the events of captured connections have another reader")]
     EventsTaken,
     /// A system call failed.
     #[error("{what}: {error}")]

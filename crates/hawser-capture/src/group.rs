@@ -107,8 +107,8 @@ pub fn own_group() -> Result<PathBuf, CaptureError> {
 
 /// Makes a folder with a name of its own.
 ///
-/// A process of another namespace may have the same number, and a process that was killed may have
-/// left its group behind: such names are passed over.
+/// A process of another namespace may have the same number, and a killed process may have left its
+/// group behind: such names are skipped.
 fn create_below(above: &Path) -> io::Result<PathBuf> {
     let mut tries = 0;
     loop {
@@ -154,7 +154,7 @@ mod tests {
     fn names_that_are_taken_are_passed_over_within_bounds() {
         let above = tempfile::tempdir().unwrap();
         let first = create_below(above.path()).unwrap();
-        // The names that follow, as a process of the same number in another namespace has them.
+        // The names that follow may exist: a process of another namespace may have the same number.
         let name = first.file_name().unwrap().to_str().unwrap();
         let (stem, number) = name.rsplit_once('-').unwrap();
         let number: u32 = number.parse().unwrap();

@@ -14,7 +14,7 @@
 //! let mut capture = Capture::start(group.path(), &Settings::default())?;
 //! capture.set_local_prefixes(&["192.168.0.0/16".parse()?])?;
 //! capture.set_rules(rules)?;
-//! // Again whenever rates, latencies or what is usable have changed.
+//! // Call again whenever rates, latencies or usable links have changed.
 //! capture.set_links(links)?;
 //!
 //! let mut command = std::process::Command::new("curl");
@@ -24,7 +24,7 @@
 //! let mut events = capture.events()?.expect("taken once");
 //! while child.try_wait()?.is_none() {
 //!     match events.next().await? {
-//!         // What only the user's side can find out counts from the program's next connection on.
+//!         // Facts that only user space can find count from the program's next connection on.
 //!         Event::Connected(connection) => {
 //!             capture.learn(&connection)?;
 //!         }

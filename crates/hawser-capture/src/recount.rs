@@ -32,12 +32,12 @@ impl Capture {
     /// Recounts the load of the links from the open sockets, so that errors of the kernel's program
     /// do not persist. Returns the load.
     ///
-    /// Call it once or twice a second. Its time is proportional to the sockets of the system, about
-    /// a millisecond for a thousand, where connections are placed; and little where none is.
+    /// Call it once or twice a second. If connections are placed, its time is proportional to the
+    /// sockets of the system, about a millisecond for a thousand; otherwise it costs little.
     pub fn recount(&mut self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
         let now = sys::monotonic_nanos();
         if self.seen.is_empty() && self.tables.flows.keys().next().is_none() {
-            // Nothing has been placed, and what was is gone.
+            // Nothing has been placed, and earlier connections are gone.
             return self.loads_of_none();
         }
         let mut sockets = self.list(libc::IPPROTO_TCP)?;
@@ -75,7 +75,7 @@ impl Capture {
         Ok(by_link(&links, &loads))
     }
 
-    /// The load of the links when no connection is placed.
+    /// Returns the load of the links while no connection is placed.
     fn loads_of_none(&mut self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
         let loads = Loads::default();
         self.tables.loads.set(0, loads, 0)?;
@@ -134,9 +134,8 @@ impl Capture {
             .map_err(CaptureError::system("ending connections without an answer"))
     }
 
-    /// Aborts these connections, named by their sockets' cookies, so that their programs hear of it
-    /// at once. For connections over a link that is gone. Returns the number of those that were
-    /// still there.
+    /// Aborts these connections, named by their sockets' cookies, so that their programs get an
+    /// error at once. For connections over a link that is gone. Returns how many still existed.
     ///
     /// Needs a kernel with `CONFIG_INET_DIAG_DESTROY`, which Debian and Ubuntu have.
     pub fn abort_placed(&mut self, cookies: &BTreeSet<u64>) -> Result<usize, CaptureError> {
@@ -165,7 +164,7 @@ impl Capture {
             }
             match self.diagnosis.destroy(&socket) {
                 Ok(()) => ended += 1,
-                // It was answered, or has ended, meanwhile.
+                // The connection was answered, or has ended, meanwhile.
                 Err(gone) if gone.raw_os_error() == Some(libc::ENOENT) => {}
                 Err(other) => return Err(other),
             }

@@ -15,7 +15,7 @@ impl Rows {
         ring.watch().map(Self)
     }
 
-    /// Waits for the next row of which `read` makes something. It is cancel-safe.
+    /// Waits for the next row that `read` converts. It is cancel-safe.
     pub(crate) async fn next<T>(&mut self, read: impl Fn(&[u8]) -> Option<T>) -> io::Result<T> {
         loop {
             let mut guard = self.0.readable_mut().await?;
@@ -28,7 +28,7 @@ impl Rows {
         }
     }
 
-    /// Returns the first row of which `read` makes something, if there is one already.
+    /// Returns the next row that `read` converts, if there is one already.
     pub(crate) fn try_next<T>(&mut self, read: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         while let Some(item) = self.0.get_mut().next() {
             if let Some(event) = read(&item) {

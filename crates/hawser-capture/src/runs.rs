@@ -5,14 +5,14 @@ use aya::sys::{Stats, enable_stats};
 
 use crate::{Capture, CaptureError};
 
-/// Counts how often the programs run, as long as it lives; those that count datagrams are left out.
-/// The kernel counts for every program of the host then, which costs each run some ten nanoseconds:
-/// it is for measurements.
+/// Counts the runs of the programs for as long as it lives, except those that count datagrams.
+/// Meanwhile the kernel counts for every program of the host, which costs each run some ten
+/// nanoseconds: it is for measurements.
 #[derive(Debug)]
 pub struct RunCount<'a> {
     capture: &'a Capture,
     before: u64,
-    /// The kernel counts while this is open.
+    /// The kernel counts while this descriptor is open.
     _counting: OwnedFd,
 }
 
@@ -30,7 +30,7 @@ impl Capture {
 
     fn runs(&self) -> Result<u64, CaptureError> {
         let programs = self.programs.programs();
-        // These run for every packet by their nature, and return at once unless it is a datagram.
+        // These run for every packet, and return at once unless it is a datagram.
         let programs = programs.filter(|(_, it)| !matches!(it, Program::CgroupSkb(_)));
         let counts = programs.map(|(name, program)| {
             let info = program.info();

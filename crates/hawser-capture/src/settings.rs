@@ -17,8 +17,8 @@ pub struct Settings {
     pub redirect_ipv6: Option<SocketAddrV6>,
     /// Treatment of connections for which the rules say `auto`.
     pub unruled: Unruled,
-    /// Mark of sockets that are bound to links (`SO_MARK`), by which a kill switch knows them; none
-    /// leaves them without one.
+    /// Mark of sockets that are bound to links (`SO_MARK`), by which a kill switch knows them;
+    /// `None` sets no mark.
     pub mark: Option<u32>,
     /// Expected demand of an unknown connection, for each class in the order of
     /// [`hawser_sched::connection::Class::ALL`].
@@ -37,7 +37,7 @@ pub enum Unruled {
     Bonded,
 }
 
-/// Families of which packets go to a tunnel by the machine's routes.
+/// Address families whose packets the machine's routes lead to a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CarriedFamilies {
     /// IPv4.
@@ -133,8 +133,8 @@ pub(crate) const fn policy_number(policy: ConnectionPolicy) -> u32 {
 }
 
 impl From<GatewayUse> for Unruled {
-    /// With a gateway, the redirect's target decides for each connection; with one that is for
-    /// nothing, peers count as they do without.
+    /// With a gateway, the redirect's target decides for each connection. With a gateway that is
+    /// never used, peers count as without a gateway.
     fn from(usage: GatewayUse) -> Self {
         match usage {
             GatewayUse::Never => Self::Peers,

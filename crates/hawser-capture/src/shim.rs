@@ -3,8 +3,8 @@
 //! It needs no privileges and works for dynamically linked programs that connect through the C
 //! library. Its code is in `shim/`. It asks a [`Registry`] over a socket before each connection,
 //! and connects to a loopback port when told so. The acceptor of that connection asks the registry
-//! for the original destination. What the program asks name servers goes to further ports, one for
-//! each server.
+//! for the original destination. Queries of the program to name servers go to further ports, one
+//! for each server.
 
 mod cookie;
 mod file;

@@ -135,7 +135,7 @@ pub(crate) fn monotonic_nanos() -> u64 {
     nanos(libc::CLOCK_MONOTONIC)
 }
 
-/// Reads the clock that goes on while the machine is suspended (`CLOCK_BOOTTIME`).
+/// Reads the clock that continues while the machine is suspended (`CLOCK_BOOTTIME`).
 pub(crate) fn boot_nanos() -> u64 {
     nanos(libc::CLOCK_BOOTTIME)
 }
@@ -180,7 +180,7 @@ pub(crate) fn for_each_tcp_socket(program: &[Instruction], function: u32) -> io:
         &[program, 0, ATTACHED_AS_ITERATOR, 0, 0, 0, 0, 0],
     )?;
     let iterator = bpf(COMMAND_ITERATE, &[link.as_raw_fd().unsigned_abs(), 0])?;
-    // It works as it is read, and says nothing.
+    // The iterator works while it is read, and returns no text.
     io::copy(&mut File::from(iterator), &mut io::sink())?;
     Ok(())
 }
@@ -198,7 +198,7 @@ fn bpf<A>(command: libc::c_int, attributes: &A) -> io::Result<OwnedFd> {
         )
     };
     match RawFd::try_from(result) {
-        // SAFETY: these commands return a new descriptor, which nobody else owns.
+        // SAFETY: these commands return a new descriptor, which has no other owner.
         Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -44,7 +44,7 @@ macro_rules! shared {
 }
 
 shared! {
-    /// One link; all zeros where there is none.
+    /// One link; all zeros for an empty slot.
     LinkRow { up: u64, down: u64, latency: u64, name: [u8; 16], index: u32, unused: u32 }
     Links { at: [LinkRow; MAX_LINKS], ipv4: u32, ipv6: u32, metered: u32, unused: u32 }
     LoadRow { up: u64, down: u64, connections: u64, real_time: u64 }
@@ -99,7 +99,7 @@ shared! {
 
 /// Reads a row; `None` if `bytes` have another length.
 pub(crate) fn read<R: aya::Pod>(bytes: &[u8]) -> Option<R> {
-    // SAFETY: there are as many bytes as a row has, and any bytes are one.
+    // SAFETY: `bytes` are as long as a row, and any bytes are one.
     (bytes.len() == size_of::<R>())
         .then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
 }
@@ -155,7 +155,7 @@ pub(crate) const QUESTION_ROOM: usize = 12;
 pub(crate) const ANSWER_ROOM: usize = 20;
 /// Bytes of the options of the longest TCP header.
 pub(crate) const MAX_OPTIONS: usize = 40;
-/// Numbers of what a SYN can say; 0 is nothing.
+/// Numbers of announcements in a SYN; 0 is no announcement.
 pub(crate) const OFFER_THERE: u32 = 1;
 pub(crate) const OFFER_BOND: u32 = 2;
 pub(crate) const OFFER_PAPER: u32 = 3;

@@ -1,13 +1,13 @@
-//! How often a peer may have something costly begun.
+//! Limit of costly operations that a peer may cause.
 
 use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// A token bucket for what a peer can have begun, and what costs keys, memory or connections each
-/// time: eight in a row, then one in three seconds.
+/// Token bucket for operations caused by a peer that cost keys, memory or connections: eight in a
+/// row, then one every three seconds.
 ///
-/// Stored as the time when it is full.
+/// Stored as the time when the bucket is full.
 #[derive(Debug, Default)]
 pub struct Allowance {
     full_at: Instant,
@@ -17,7 +17,7 @@ impl Allowance {
     /// Takes a token.
     ///
     /// # Errors
-    /// The time until there is one.
+    /// The time until the next token.
     pub fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let full_at = self.full_at.max(now) + REFILL;
         let latest = now + REFILL * BURST;
@@ -29,9 +29,9 @@ impl Allowance {
     }
 }
 
-/// Tokens that may be taken in a row.
+/// Tokens in a full bucket.
 const BURST: u32 = 8;
-/// Time in which there is one more.
+/// Time in which one token is added.
 const REFILL: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! How an association carries a channel of a session.
+//! Carrying a channel of a session over an association.
 //!
-//! A record of the session is a message of the association. The session is told what the paths of
-//! the association carry, by link, and the association is told what the user's rules say of links.
-//! `docs/design/association.md` has the reasons.
+//! A record of the session is a message of the association. The session learns the state of the
+//! association's paths, by link, and the association learns the user's rules for links.
+//! `docs/design/association.md` gives the reasons.
 
 mod back_off;
 mod config;

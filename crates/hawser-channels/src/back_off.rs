@@ -1,11 +1,11 @@
-//! Pauses between attempts that fail.
+//! Growing pauses between failed attempts.
 
 use std::time::Duration;
 
-/// Pauses between attempts that fail: each is about twice as long as the one before.
+/// Growing pauses between failed attempts: each is about twice as long as the one before.
 ///
-/// Chance makes each up to a quarter shorter or longer. Else all clients of a gateway that lost it
-/// at the same moment would come back at the same moments, too.
+/// Random jitter makes each up to a quarter shorter or longer. Otherwise, all clients of a gateway
+/// that lost it at the same moment would return at the same moments.
 #[derive(Debug)]
 pub struct BackOff {
     shortest: Duration,
@@ -15,8 +15,8 @@ pub struct BackOff {
 }
 
 impl BackOff {
-    /// A back-off whose pauses grow from `shortest` to `longest`, before chance changes them.
-    /// Different `seed`s give different pauses.
+    /// Creates a back-off whose pauses grow from `shortest` to `longest`, before jitter. Different
+    /// `seed`s give different pauses.
     pub fn new(shortest: Duration, longest: Duration, seed: u64) -> Self {
         Self {
             shortest,
@@ -26,26 +26,26 @@ impl BackOff {
         }
     }
 
-    /// Returns how long to wait after one more failure.
+    /// Returns the pause after one more failure.
     pub fn next_pause(&mut self) -> Duration {
         let pause = self.next.min(self.longest);
         self.next = pause.saturating_mul(2);
         self.with_jitter(pause)
     }
 
-    /// Returns `pause`, changed by chance alone; the next pause is what it was.
+    /// Returns `pause` with jitter; the next pause is unaffected.
     pub fn with_jitter(&mut self, pause: Duration) -> Duration {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
         let shortest = nanos - nanos / 4;
         Duration::from_nanos(shortest.saturating_add(self.random() % (nanos / 2 + 1)))
     }
 
-    /// Begins anew with the shortest pause: an attempt succeeded, or something has changed.
+    /// Restarts with the shortest pause: an attempt succeeded, or conditions changed.
     pub fn reset(&mut self) {
         self.next = self.shortest;
     }
 
-    /// SplitMix64, which takes any seed.
+    /// SplitMix64, which accepts any seed.
     ///
     /// Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.
     fn random(&mut self) -> u64 {
@@ -86,7 +86,7 @@ mod tests {
         let pauses: Vec<Duration> = (0..1000).map(first).collect();
         let different: BTreeSet<_> = pauses.iter().collect();
         assert_eq!(different.len(), 1000);
-        // In each tenth of the span, about a tenth of them.
+        // About a tenth of the pauses is in each tenth of the span.
         for tenth in 0..10 {
             let from = Duration::from_millis(150 + 10 * tenth);
             let until = from + Duration::from_millis(10);

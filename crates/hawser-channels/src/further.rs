@@ -1,6 +1,6 @@
-//! Connections that a gateway begins: from those of its links that none of the client's came to.
+//! Channels that a gateway opens: from those of its links to which the client opened none.
 //!
-//! Source: BATCP §3.1, where a host that is called connects from its further interfaces.
+//! Source: BATCP §3.1, in which the called host connects from its further interfaces.
 
 mod pair;
 
@@ -15,26 +15,26 @@ use self::pair::PairState;
 pub use self::pair::{Failures, NoJoin};
 use crate::Allowance;
 
-/// The plan for the channels of one session that its gateway begins: one for each pair of a link of
-/// the gateway's and an address of the client's.
+/// Plan for the channels of one session that its gateway opens: one for each pair of a link of the
+/// gateway and an address of the client.
 ///
-/// The client names no address: connections go to where channels come from that it began. A client
-/// decides at which port they knock, so they are few: one at a time for each pair, an [`Allowance`]
-/// for all of them, and an end where no join has ever followed.
+/// The client names no address: connections go to the source addresses of channels that the client
+/// opened. A client could misuse them to knock at another host's port, so they are few: one at a
+/// time for each pair, an [`Allowance`] for all pairs, and no more where no join ever followed.
 ///
-/// The contract: tell how an attempt ended, call [`FurtherChannels::update`] after that and after
-/// every change, drain [`FurtherChannels::poll_action`] to `None`, and wait for
+/// Report how an attempt ended, call [`FurtherChannels::update`] after that and after every change,
+/// drain [`FurtherChannels::poll_action`] to `None`, and wait for
 /// [`FurtherChannels::poll_timeout`].
 #[derive(Debug, Default)]
 pub struct FurtherChannels {
     pairs: BTreeMap<Pair, PairState>,
     allowance: Allowance,
-    /// No attempt before, since the allowance is used up.
+    /// No attempt before this time, because the allowance is used up.
     not_before: Instant,
     drops: BTreeSet<ChannelId>,
 }
 
-/// Where a connection goes from and to.
+/// Both ends of a possible connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair {
     /// The gateway's link.
@@ -43,14 +43,14 @@ pub struct Pair {
     pub remote: IpAddr,
 }
 
-/// What there is of a session and of its gateway's machine.
+/// State of a session and of its gateway's machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// The links that channels may begin on, those that can be used now.
+    /// Links on which channels may be opened, all usable now.
     pub links: &'a [Link],
-    /// The session's TCP channels that live.
+    /// Live TCP channels of the session.
     pub channels: &'a [ChannelEnds],
-    /// This machine's addresses that paths of the session's association come to.
+    /// This machine's addresses to which paths of the session's association lead.
     pub associated: &'a BTreeSet<IpAddr>,
 }
 
@@ -67,24 +67,24 @@ pub struct ChannelEnds {
     pub remote: IpAddr,
 }
 
-/// What the owner of a [`FurtherChannels`] has to do.
+/// Action for the owner of a [`FurtherChannels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FurtherAction {
-    /// Connect, offer the client to join, and report the end of that.
+    /// Connect, invite the client to join, and report the outcome.
     Attempt {
-        /// From where to where.
+        /// Both ends of the connection.
         pair: Pair,
-        /// The maximum segment size that the connection announces, if it has to be small.
+        /// Maximum segment size to announce, if a small one is needed.
         max_segment: Option<u16>,
     },
-    /// Close this channel: its link, or the link's address, is gone, or another channel takes its
-    /// place.
+    /// Close this channel: its link, or the link's address, is gone, or another channel replaces
+    /// it.
     Drop(ChannelId),
 }
 
 impl FurtherChannels {
-    /// Takes in what there is now. `is_own` tells this machine's addresses: what comes from one of
-    /// them leads back to it.
+    /// Updates the plan to the current state. `is_own` recognises this machine's addresses:
+    /// connections to them would lead back.
     pub fn update(
         &mut self,
         now: Instant,
@@ -108,8 +108,8 @@ impl FurtherChannels {
         }
     }
 
-    /// Segments of that size do not arrive over a channel that this plan has begun. To be called
-    /// before the update that finds the channel gone: the next one has smaller segments.
+    /// Records that segments of this size are lost on a channel of this plan. Call it before the
+    /// update that finds the channel gone, so that the next channel has smaller segments.
     pub fn handle_lost_segment(&mut self, now: Instant, channel: ChannelId, lost: LostSegment) {
         let mut states = self.pairs.values_mut();
         if let Some(state) = states.find(|state| state.holds(channel)) {
@@ -117,8 +117,8 @@ impl FurtherChannels {
         }
     }
 
-    /// An attempt led to a channel. Returns false if that has no place any more; the owner closes
-    /// it then.
+    /// Records that an attempt opened a channel. Returns false if the channel is no longer wanted;
+    /// the owner then closes it.
     pub fn handle_joined(&mut self, now: Instant, pair: Pair, channel: ChannelId) -> bool {
         let Some(state) = self.pairs.get_mut(&pair) else {
             return false;
@@ -130,7 +130,7 @@ impl FurtherChannels {
         is_kept
     }
 
-    /// An attempt led to nothing. Returns what is known of the pair, for people.
+    /// Records that an attempt failed. Returns the pair's failures, for people.
     pub fn handle_failed(&mut self, now: Instant, pair: Pair, why: NoJoin) -> Failures {
         match self.pairs.get_mut(&pair) {
             Some(state) => state.handle_failed(now, why),
@@ -141,8 +141,8 @@ impl FurtherChannels {
         }
     }
 
-    /// Returns the next thing to do. Of the pairs that are due, the one has its turn that is due
-    /// for longest, so that one that always fails takes nothing from another.
+    /// Returns the next action. Of several due pairs, the one due for longest is first, so that
+    /// pairs that always fail do not delay others.
     pub fn poll_action(&mut self, now: Instant) -> Option<FurtherAction> {
         if let Some(channel) = self.drops.pop_first() {
             return Some(FurtherAction::Drop(channel));
@@ -164,8 +164,8 @@ impl FurtherChannels {
         Some(FurtherAction::Attempt { pair, max_segment })
     }
 
-    /// Returns when [`FurtherChannels::poll_action`] is to be called again; `None`: only after a
-    /// change.
+    /// Returns the time of the next call to [`FurtherChannels::poll_action`]; `None` means only
+    /// after a change.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let times = self.pairs.values().filter_map(PairState::next_attempt);
         Some(times.min()?.max(self.not_before))
@@ -180,8 +180,8 @@ impl FurtherChannels {
         }
     }
 
-    /// Makes room for one more pair, if there is none, and returns whether there is some now. Where
-    /// nobody has joined is remembered for a while: it is not tried anew.
+    /// Makes room for one more pair if necessary. Returns whether there is room. A pair that failed
+    /// without any join is kept for a while, so that it is not retried.
     fn make_room(&mut self) -> bool {
         if self.pairs.len() >= MAX_PAIRS {
             let mut of_no_use = self.pairs.iter().filter(|(_, state)| state.is_of_no_use());
@@ -197,24 +197,24 @@ impl Surroundings<'_> {
         self.channels.iter().any(|ends| ends.id == id)
     }
 
-    /// Whether a channel goes from an address that its link has.
+    /// Whether a channel uses a current address of its link.
     fn goes_from(&self, id: ChannelId, link: &Link) -> bool {
         let mut ends = self.channels.iter().filter(|ends| ends.id == id);
         ends.all(|ends| link.addresses.contains(&ends.local))
     }
 
-    /// The client's channels: those that it began.
+    /// Returns the channels that the client opened.
     fn of_client(&self) -> impl Iterator<Item = &ChannelEnds> {
         let channels = self.channels.iter();
         channels.filter(|ends| ends.begun_by == Side::Client)
     }
 
-    /// Where the client's channels come from.
+    /// Returns the source addresses of the client's channels.
     fn origins(&self) -> BTreeSet<IpAddr> {
         self.of_client().map(|ends| ends.remote).collect()
     }
 
-    /// Whether the client has come to a link by itself.
+    /// Whether the client opened a channel or path to this link.
     fn came_to(&self, link: &Link) -> bool {
         let mut came = self.of_client().map(|ends| &ends.local);
         came.any(|local| link.addresses.contains(local))
@@ -222,7 +222,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// Whether connections from `link` to `remote` can be made.
+/// Whether connections from `link` to `remote` are possible.
 fn leads_to(link: &Link, remote: IpAddr) -> bool {
     let is_ordinary = match remote {
         IpAddr::V4(ip) => {
@@ -236,8 +236,7 @@ fn leads_to(link: &Link, remote: IpAddr) -> bool {
     is_ordinary && link.source_address(remote).is_some()
 }
 
-/// Pairs of a session at one time: a client that changes its addresses has no more than these
-/// tried.
+/// Limit of pairs of a session: it bounds the attempts for a client that changes its addresses.
 const MAX_PAIRS: usize = 16;
 
 #[cfg(test)]

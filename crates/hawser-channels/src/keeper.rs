@@ -1,4 +1,4 @@
-//! Keeps the TCP channels of one link alive: which ones it lacks, and when to try for them.
+//! Keeps the TCP channels of one link alive: which ones are missing, and when to open them.
 
 mod join_turns;
 mod segment_limit;
@@ -14,63 +14,63 @@ use smallvec::SmallVec;
 pub use join_turns::JoinTurns;
 pub use segment_limit::SegmentLimit;
 
-/// The plan for the TCP channels of one link of a client.
+/// Plan for the TCP channels of one link of a client.
 ///
-/// The contract: change once (`update`, `handle_*`), then drain [`ChannelKeeper::poll_action`] to
-/// `None`, and wait for [`ChannelKeeper::poll_timeout`], for the end of an attempt, or for a change
-/// of the session.
+/// After each change (`update`, `handle_*`), drain [`ChannelKeeper::poll_action`] to `None`, and
+/// wait for [`ChannelKeeper::poll_timeout`], for the end of an attempt, or for a change of the
+/// session.
 #[derive(Debug)]
 pub struct ChannelKeeper {
     express: bool,
-    /// Channels by role, the eldest first.
+    /// Channels by role, the oldest first.
     held: [Vec<ChannelId>; 2],
-    /// Channels that are of no use as they are, by role: full segments do not arrive, or the
-    /// gateway is elsewhere. Each goes when another takes its place.
+    /// Channels to replace, by role: full segments are lost, or the gateway has moved. Each is
+    /// closed when another one replaces it.
     outdated: [Vec<ChannelId>; 2],
     segments: SegmentLimit,
-    /// Bulk channels that the link is to have.
+    /// Number of bulk channels wanted on the link.
     wanted_bulk: usize,
     /// Attempts in progress.
     attempts: usize,
     next_attempt: Instant,
-    /// An address of the gateway has worked over this link.
+    /// Whether an address of the gateway has worked over this link.
     knows_address: bool,
     /// Failures since the last channel joined.
     failures: u32,
     /// Rounds of attempts since the last channel joined.
     rounds: u32,
-    /// Joins that were broken off since the last channel joined.
+    /// Joins broken off since the last channel joined.
     turned_away: u32,
     /// Attempts since the last channel joined for which the gateway had granted no number.
     without_grant: u32,
     actions: VecDeque<KeeperAction>,
 }
 
-/// What the owner of a [`ChannelKeeper`] has to do.
+/// Action for the owner of a [`ChannelKeeper`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeeperAction {
-    /// Begin a connection that is to become a channel, and report its end.
+    /// Start a connection that is to become a channel, and report its outcome.
     Attempt {
         /// The role of the channel.
         role: ChannelRole,
-        /// Try every address of the gateway, not only the one that worked last.
+        /// Whether to try every address of the gateway, not only the last one that worked.
         search: bool,
-        /// The maximum segment size that the connection announces, if it has to be small.
+        /// Maximum segment size to announce, if a small one is needed.
         max_segment: Option<u16>,
     },
-    /// Give up the attempts in progress: the link has all its channels. They report nothing.
+    /// Abandon the attempts, which report nothing: the link has all its channels.
     AbandonAttempts,
-    /// Close this channel: the link needs one less.
+    /// Close this channel: the link has one too many.
     Drop(ChannelId),
     /// Find out whether the gateway breaks off joins because it does not know the session. That is
-    /// so if it answers handshakes and none of the session's channels gives a sign of life: on a
-    /// silent link they look as before. The session is over then.
+    /// so if it answers handshakes, while none of the session's channels shows a sign of life: on a
+    /// silent link the channels look alive. The session is over then.
     AskGateway,
-    /// End the session: no channel is left, and without one no number for another can come.
+    /// End the session: without any channel no number for another one can arrive.
     EndSession,
 }
 
-/// Why an attempt came to nothing.
+/// Reason why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptFailure {
     /// An earlier attempt for the same role is about to be answered: see [`JoinTurns`].
@@ -79,15 +79,15 @@ pub enum AttemptFailure {
     NoGrant,
     /// The connection broke while it joined.
     Broken,
-    /// The gateway was not reached or gave no valid answer.
+    /// The gateway was unreachable or gave no valid answer.
     NoChannel,
 }
 
 impl ChannelKeeper {
-    /// A keeper that tries at once for what the link lacks.
+    /// Creates a keeper that opens the link's missing channels at once.
     ///
-    /// `express`: the link is to have an express channel; `first`: the channel that the session
-    /// began with, if it goes over this link.
+    /// `express`: whether the link has an express channel; `first`: the session's first channel, if
+    /// it uses this link.
     pub fn new(now: Instant, express: bool, first: Option<ChannelId>) -> Self {
         let role = if express {
             ChannelRole::Express
@@ -113,8 +113,8 @@ impl ChannelKeeper {
         }
     }
 
-    /// Takes in which channels live and how many bulk channels the link is to have. To be called
-    /// before actions are polled.
+    /// Updates the live channels and the number of wanted bulk channels. Call it before polling
+    /// actions.
     pub fn update(&mut self, is_alive: impl Fn(ChannelId) -> bool, wanted_bulk: usize) {
         for held in self.held.iter_mut().chain(&mut self.outdated) {
             held.retain(|channel| is_alive(*channel));
@@ -126,10 +126,10 @@ impl ChannelKeeper {
             .extend(surplus.into_iter().map(KeeperAction::Drop));
     }
 
-    /// Channels, grants or the wish for channels have changed. To be called before `update`.
+    /// Records a change of channels, grants or wanted channels. Call it before `update`.
     pub fn handle_change(&mut self, now: Instant) {
         let missing = self.missing();
-        // A grant may have come that an attempt lacked.
+        // A grant may have arrived that an attempt lacked.
         let lacks_grant =
             self.failures == 0 && self.attempts == 0 && missing.first() == Some(&ChannelRole::Bulk);
         if missing.is_empty() || lacks_grant {
@@ -137,9 +137,8 @@ impl ChannelKeeper {
         }
     }
 
-    /// Takes in what is known of segments that do not arrive over the link. To be called before
-    /// `update`. Returns true where smaller ones are to be used from now on: every channel is
-    /// replaced.
+    /// Records the size of lost segments on the link. Call it before `update`. Returns true if
+    /// smaller segments are used from now on: every channel is replaced then.
     pub fn handle_lost_segment(&mut self, now: Instant, lost: Option<LostSegment>) -> bool {
         let is_news = self.segments.learn(now, lost);
         if is_news {
@@ -148,8 +147,8 @@ impl ChannelKeeper {
         is_news
     }
 
-    /// The gateway is no longer where the link's channels go to. Each of them goes when another
-    /// one stands.
+    /// Records that the gateway is no longer at the address of the link's channels. Each of them is
+    /// closed when another one has joined.
     pub fn handle_address_gone(&mut self, now: Instant) {
         self.knows_address = false;
         self.failures = 0;
@@ -166,16 +165,16 @@ impl ChannelKeeper {
         self.next_attempt = now;
     }
 
-    /// An attempt led to a channel. Returns false if the link does not need it any more; the owner
-    /// closes it then.
+    /// Records that an attempt opened a channel. Returns false if the link no longer needs it; the
+    /// owner then closes it.
     pub fn handle_joined(&mut self, now: Instant, role: ChannelRole, channel: ChannelId) -> bool {
         self.attempts = self.attempts.saturating_sub(1);
         if self.attempts == 0 {
-            // What is still missing follows at once.
+            // Attempts for the other missing channels follow at once.
             self.next_attempt = now;
         }
         if !self.wants(role) {
-            // A slower attempt succeeded too.
+            // A slower attempt succeeded as well.
             return false;
         }
         self.held[role as usize].push(channel);
@@ -189,7 +188,7 @@ impl ChannelKeeper {
         true
     }
 
-    /// An attempt led to nothing. `is_cut_off`: the session has no channel at all.
+    /// Records that an attempt failed. `is_cut_off`: the session has no channel at all.
     pub fn handle_failed(&mut self, failure: AttemptFailure, is_cut_off: bool) {
         self.attempts = self.attempts.saturating_sub(1);
         match failure {
@@ -211,7 +210,7 @@ impl ChannelKeeper {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next action.
     pub fn poll_action(&mut self, now: Instant) -> Option<KeeperAction> {
         if self.actions.is_empty() {
             self.plan_attempts(now);
@@ -219,24 +218,24 @@ impl ChannelKeeper {
         self.actions.pop_front()
     }
 
-    /// Time at which actions are to be polled again; `None`: only after a change.
+    /// Returns the time when to poll actions again; `None` means only after a change.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let may_try = !self.is_complete() && self.attempts < self.max_attempts();
         may_try.then_some(self.next_attempt)
     }
 
-    /// True if the link has every channel that it is to have.
+    /// True if the link has every wanted channel.
     pub fn is_complete(&self) -> bool {
         self.missing().is_empty()
     }
 
-    /// The channels of the link.
+    /// Returns the channels of the link.
     pub fn channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
         let all = self.held.iter().chain(&self.outdated);
         all.flatten().copied()
     }
 
-    /// Failures since the last channel joined.
+    /// Returns the failures since the last channel joined.
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -254,9 +253,9 @@ impl ChannelKeeper {
         }
         self.next_attempt = now + self.pause();
         self.rounds = self.rounds.wrapping_add(1);
-        // Now and then another address may work by now.
+        // From time to time all addresses are tried, because another one may work by now.
         let search = !self.knows_address || self.rounds.is_multiple_of(SEARCH_EVERY);
-        // A search is for one channel: the first one finds the way for the others.
+        // A search is for one channel: its result helps the others.
         let count = if search { 1 } else { missing.len() };
         for role in missing.into_iter().take(count) {
             self.attempts += 1;
@@ -268,7 +267,7 @@ impl ChannelKeeper {
         }
     }
 
-    /// Roles of which there are to be more channels.
+    /// Returns the roles that need more channels.
     fn missing(&self) -> SmallVec<[ChannelRole; 2]> {
         let roles = [ChannelRole::Bulk, ChannelRole::Express];
         let lacks = |role: &ChannelRole| self.wants(*role);
@@ -291,7 +290,7 @@ impl ChannelKeeper {
         }
     }
 
-    /// Pause between attempts: a link that has failed for long is tried less often.
+    /// Returns the pause between attempts: a link that has failed for long is tried less often.
     fn pause(&self) -> Duration {
         match self.failures {
             0..40 => RETRY,
@@ -301,16 +300,16 @@ impl ChannelKeeper {
     }
 }
 
-/// Time that a connection of an attempt has to come about.
+/// Time limit for the connection of an attempt.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time that the gateway has to answer a join.
+/// Time limit for the gateway's answer to a join.
 pub const JOIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause between attempts while a link lacks a channel.
 const RETRY: Duration = Duration::from_millis(300);
 const MAX_ATTEMPTS: usize = 12;
 /// Each of them may be a connection to every address.
 const MAX_SEARCHES: usize = 4;
-/// Every so many rounds an attempt goes to all addresses rather than to the one that worked.
+/// Number of rounds after which an attempt goes to all addresses instead of the one that worked.
 const SEARCH_EVERY: u32 = 4;
 const MAX_TURNED_AWAY: u32 = 3;
 const MAX_WITHOUT_GRANT: u32 = 20;

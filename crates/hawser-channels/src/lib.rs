@@ -1,14 +1,14 @@
-//! What the driver of a session decides about its channels, without I/O.
+//! Decisions of a session's driver about its channels, without I/O.
 //!
-//! A driver owns sockets, tasks and clocks. This crate holds the decisions that it takes with them,
-//! so that `hawser-net` and the simulator run the same code:
+//! A driver owns sockets, tasks and clocks. This crate holds its decisions, so that `hawser-net`
+//! and the simulator run the same code:
 //!
-//! - [`keeper`]: which channels a link lacks, when to try for them, which ones to drop;
-//! - [`tcp_writer`]: what the writer of a TCP channel does next;
-//! - [`association`]: how an association carries a channel of a session;
-//! - [`further`]: connections that a gateway begins, and to where;
-//! - [`Allowance`]: how often a peer may have something costly begun;
-//! - [`BackOff`]: pauses between attempts to begin a session.
+//! - [`keeper`]: which channels a link lacks, when to open them, which ones to drop;
+//! - [`tcp_writer`]: next step of the writer of a TCP channel;
+//! - [`association`]: carrying a channel of a session over an association;
+//! - [`further`]: channels that a gateway opens, and to which addresses;
+//! - [`Allowance`]: limit of costly operations that a peer may cause;
+//! - [`BackOff`]: growing pauses between attempts to open a session.
 #![forbid(unsafe_code)]
 
 mod allowance;

@@ -1,4 +1,4 @@
-//! What the writer of a TCP channel does next.
+//! Next step of the writer of a TCP channel.
 
 use std::time::Duration;
 
@@ -10,54 +10,54 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 use crate::SAMPLE_INTERVAL;
 
 /// The writer of one TCP channel: it moves records from the session to the kernel as fast as the
-/// kernel sends them, and keeps the session informed meanwhile.
+/// kernel sends them, and keeps the session informed.
 ///
-/// The owner calls [`TcpWriter::step`] whenever it has nothing in hand that the kernel has not
-/// taken, does what the step says, and waits as its `next` says.
+/// The owner calls [`TcpWriter::step`] whenever the kernel has taken all data so far, does what the
+/// step says, and waits as its `next` says.
 #[derive(Debug)]
 pub struct TcpWriter {
     channel: ChannelId,
     next_sample: Instant,
-    /// The low-water mark of the connection, as it was set last.
+    /// Low-water mark last set on the connection.
     low_water: u32,
 }
 
-/// The state of the connection before a step.
+/// State of the connection before a step.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelState {
-    /// A sample, where [`TcpWriter::is_sample_due`] asked for one and it could be had.
+    /// A sample, if [`TcpWriter::is_sample_due`] asked for one and it was available.
     pub sample: Option<KernelSample>,
-    /// The kernel would send more at once.
+    /// Whether the kernel would send more at once.
     pub is_writable: bool,
 }
 
-/// What to do after a step.
+/// Instructions after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The low-water mark of unsent data that the connection is to have from now on.
+    /// New low-water mark of unsent data for the connection.
     pub low_water: Option<ByteCount>,
-    /// The congestion control that suits the channel now, where the session was asked.
+    /// Congestion control for the channel, if the session was asked.
     pub control: Option<Control>,
-    /// What follows.
+    /// Next action.
     pub next: Next,
 }
 
-/// What the writer does next.
+/// Next action of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Write the record that the session gave out, then take another step.
+    /// Write the record from the session, then take another step.
     Write,
     /// Wait for the session.
     Idle,
     /// Wait for the session or until the connection is writable.
     Full,
-    /// Wait for the session, for this long at most: the channel is to drain
+    /// Wait for the session, for at most this long: the channel is being drained
     /// ([`Session::holds`]).
     Drain(Duration),
 }
 
 impl TcpWriter {
-    /// The writer of a channel that has just been added to the session.
+    /// Creates the writer of a channel that was just added to the session.
     pub fn new(now: Instant, channel: ChannelId) -> Self {
         Self {
             channel,
@@ -66,15 +66,15 @@ impl TcpWriter {
         }
     }
 
-    /// True if the next step is to come with a sample.
+    /// True if the next step needs a sample.
     pub fn is_sample_due(&self, now: Instant) -> bool {
         now >= self.next_sample
     }
 
-    /// Tells the session how the connection stands, and takes the next record from it into `out`.
+    /// Reports the connection's state to the session, and takes the next record from it into `out`.
     ///
-    /// `unacknowledged`: bytes that were given out and that the peer's kernel has not acknowledged;
-    /// asked only when it matters.
+    /// `unacknowledged` returns the bytes that the peer's kernel has not acknowledged; it is called
+    /// only when necessary.
     pub fn step(
         &mut self,
         now: Instant,
@@ -98,7 +98,7 @@ impl TcpWriter {
         } else {
             session.handle_full(channel);
         }
-        // What the session has to say beside chunks leaves in any case.
+        // Records without chunks are sent in any case.
         let found = session.poll_transmit(now, channel, out);
         let next = match (found, drains, kernel.is_writable) {
             (true, ..) => Next::Write,
@@ -113,7 +113,7 @@ impl TcpWriter {
         }
     }
 
-    /// The mark for so much unsent data, if it differs from the one that is set by enough to be
+    /// Returns the mark for this much unsent data, if it differs enough from the current one to be
     /// worth a system call.
     fn low_water_mark(&mut self, unsent: u32) -> Option<ByteCount> {
         // The kernel asks for more when less than half the mark is left.
@@ -126,7 +126,7 @@ impl TcpWriter {
     }
 }
 
-/// Interval at which a channel that drains is looked at.
+/// Interval of checks on a channel that is being drained.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The command line, parsed without side effects.
 //!
-//! The command line. Flags take precedence over the configuration file: each `apply_to` merges them
-//! for one command, once.
+//! Flags take precedence over the configuration file: each `apply_to` merges the flags of one
+//! command into the configuration, once.
 
 mod directory;
 mod door;
@@ -94,12 +94,12 @@ pub(crate) struct Global {
         help_heading = GLOBAL
     )]
     pub(crate) log_format: Option<LogFormat>,
-    /// Take the place of the process that has started this one, as `hawser upgrade` has it.
+    /// Take over from the process that started this one, as part of `hawser upgrade`.
     #[arg(long = TAKING_OVER, global = true, hide = true)]
     pub(crate) taking_over: bool,
 }
 
-/// The name of the flag for a process that takes another's place.
+/// Name of the flag for a process that takes over from its parent.
 pub(crate) const TAKING_OVER: &str = "taking-over";
 
 /// Format of the log's lines.
@@ -119,13 +119,13 @@ pub(crate) enum LogLevel {
     Off,
     /// Log errors.
     Error,
-    /// And what looks wrong.
+    /// Also log warnings.
     Warn,
-    /// And what happened.
+    /// Also log normal events.
     Info,
-    /// And why.
+    /// Also log reasons.
     Debug,
-    /// And every step.
+    /// Also log every step.
     Trace,
 }
 
@@ -176,7 +176,7 @@ pub(crate) enum Command {
     Web(WebArgs),
     /// Watch and control the running daemon in the terminal
     Top(TopArgs),
-    /// Have a new process of the program take over from the running daemon; what is open goes on
+    /// Have a new process of the program take over from the running daemon; connections stay open
     Upgrade(UpgradeArgs),
     /// Show a link, or change how it is used
     Link(LinkArgs),
@@ -208,7 +208,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns whether it runs until it is told to end.
+    /// Returns whether the command runs until a signal or a request ends it.
     pub(crate) fn is_daemon(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Up(_) | Self::Receive(_))
     }
@@ -248,7 +248,7 @@ pub(crate) struct ServeArgs {
     /// Services of this machine.
     #[command(flatten)]
     pub(crate) front: FrontArgs,
-    /// The directory beside the gateway.
+    /// SIP directory that runs beside the gateway.
     #[command(flatten)]
     pub(crate) directory: DirectoryArgs,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7481
@@ -320,9 +320,9 @@ pub(crate) struct UpArgs {
     /// The name of this host.
     #[command(flatten)]
     pub(crate) registration: RegistrationArgs,
-    /// Let others begin connections to this machine, and to the hosts behind it, by a gateway with
-    /// `--packet-exit routed`, whose inner addresses may be public then; for --capture system and
-    /// lan. Without, only what answers is taken
+    /// Let other hosts begin connections to this machine, and to the hosts behind it, by a gateway
+    /// with `--packet-exit routed`, whose inner addresses may be public then; for --capture system
+    /// and lan. Without this flag, only replies are accepted
     #[arg(long)]
     pub(crate) accept_inbound: bool,
     /// Let the gateway connect to this TCP port, 1024 or higher, on this machine's links, to add
@@ -335,10 +335,10 @@ pub(crate) struct UpArgs {
         value_parser = value_parser!(u16).range(i64::from(MIN_JOIN_PORT)..)
     )]
     pub(crate) accept_joins: Option<u16>,
-    /// Servers that were never met.
+    /// Servers that this machine has not enrolled with.
     #[command(flatten)]
     pub(crate) discovery: DiscoveryArgs,
-    /// Names that are held to vouchers.
+    /// Names whose servers must match vouchers.
     #[command(flatten)]
     pub(crate) vouched: VouchedArgs,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7480
@@ -350,7 +350,7 @@ pub(crate) struct UpArgs {
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct InviteArgs {
-    /// Action on the invites; makes one when missing.
+    /// Action on the invites; without an action, the command makes an invite.
     #[command(subcommand)]
     pub(crate) action: Option<InviteAction>,
     /// How long the invite is valid, such as 30min or 24h
@@ -436,7 +436,7 @@ pub(crate) struct BenchArgs {
 }
 
 impl ServeArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut ServeConfig) {
         self.door.apply_to(config);
         if !self.allow_destination.is_empty() {
@@ -462,7 +462,7 @@ impl ServeArgs {
 }
 
 impl UpArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut UpConfig, connection: &mut ConnectionConfig) {
         if let Some(scheduler) = self.connection_scheduler {
             connection.scheduler = scheduler;

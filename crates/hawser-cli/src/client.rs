@@ -1,4 +1,4 @@
-//! The commands that ask or tell the daemon that runs, one file each.
+//! The commands that send requests to the running daemon, one file each.
 
 pub(crate) mod ask;
 pub(crate) mod events;

@@ -1,4 +1,4 @@
-//! The commands that do something themselves, one file each.
+//! The commands that do their work in this process, one file each.
 
 pub(crate) mod bench;
 pub(crate) mod board;

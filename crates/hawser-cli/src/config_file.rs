@@ -1,4 +1,4 @@
-//! Where the configuration is.
+//! The path of the configuration file.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,16 +14,16 @@ use hawser_net::store::StateDir;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigFile {
     path: PathBuf,
-    /// The user has named it, so it has to be there; else it may be missing.
+    /// The user has named the file, so it must exist; otherwise it may be missing.
     is_named: bool,
 }
 
 impl ConfigFile {
-    /// The file that was named on the command line; else, when it is there or is begun, the usual
-    /// one:
+    /// Returns the file that was named on the command line, or else the default file, which may be
+    /// missing:
     ///
     /// - `/etc/hawser/hawser.toml` for the system's state directory;
-    /// - `hawser.toml` in the state directory, where another one was named;
+    /// - `hawser.toml` in the state directory, if the user has named one;
     /// - `$XDG_CONFIG_HOME/hawser/hawser.toml`, by default `~/.config/hawser/hawser.toml`.
     pub(crate) fn resolve(named: Option<PathBuf>, state: &StateDir, is_state_named: bool) -> Self {
         match named {
@@ -59,12 +59,12 @@ impl ConfigFile {
         self.is_named
     }
 
-    /// Whether there is one, or has to be.
+    /// Returns whether the file exists or must exist.
     pub(crate) fn is_there(&self) -> bool {
         self.is_named || self.path.exists()
     }
 
-    /// Reads it; the defaults, where it may be missing and is.
+    /// Reads the file; returns the defaults if the file is missing and may be.
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
         match Config::load(&self.path) {
             Err(ConfigError::Read { source, .. }) if !self.is_named && is_missing(&source) => {
@@ -74,7 +74,7 @@ impl ConfigFile {
         }
     }
 
-    /// Makes an empty file with its folder, where it may be missing and is.
+    /// Creates an empty file and its folder if the file is missing and may be.
     pub(crate) fn begin(&self) -> anyhow::Result<()> {
         if self.is_there() {
             return Ok(());
@@ -88,7 +88,7 @@ impl ConfigFile {
                 .create_new(true)
                 .open(&self.path);
             match made {
-                // Another has begun it meanwhile.
+                // Another process has created the file meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 made => made.map(drop),
             }
@@ -97,10 +97,10 @@ impl ConfigFile {
     }
 }
 
-/// The folder of a user's configurations, by the variables of the environment: `$XDG_CONFIG_HOME`,
+/// Returns the folder of the user's configurations by the environment variable `$XDG_CONFIG_HOME`,
 /// by default `~/.config`.
 pub(crate) fn folder_of_user(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // The XDG specification has relative paths ignored.
+    // The XDG specification requires that relative paths are ignored.
     let absolute = |name| {
         variable(name)
             .map(PathBuf::from)
@@ -109,12 +109,12 @@ pub(crate) fn folder_of_user(variable: impl Fn(&str) -> Option<OsString>) -> Opt
     absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))
 }
 
-/// The path, as others find it who are in another folder.
+/// Returns the absolute path, which is valid in any working directory.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// Neither the file nor a folder on the way is there.
+/// Returns whether the error means that the file or one of its folders is missing.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

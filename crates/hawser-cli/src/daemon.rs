@@ -59,27 +59,27 @@ pub(crate) struct Daemon {
     state: Arc<State>,
     folder: StateDir,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// True once the daemon is asked to end, by a signal or over the socket.
+    /// True once a signal or a request over the socket asks the daemon to end.
     is_asked: watch::Sender<bool>,
-    /// Waits for that, from when it is first cared for.
+    /// Task that sets `is_asked`; started by [`Self::heed`].
     heeding: OnceLock<JoinHandle<()>>,
     sockets: Mutex<Vec<server::SocketFile>>,
     lock: Lock,
     /// True once another process has taken over.
     retired: watch::Sender<bool>,
-    /// The process whose place this one takes, if it was started for that.
+    /// The process that this one takes over from, if it was started for that.
     predecessor: Option<Arc<Predecessor>>,
 }
 
-/// What a daemon is asked.
+/// A request to a daemon.
 pub(crate) enum Asked {
     /// To end in order.
     ToEnd,
-    /// To give up what only one process can have, since another one takes its place.
+    /// To yield the resources that only one process can have, since a new process takes over.
     ToYield(Box<Takeover>),
 }
 
-/// What a daemon is asked from now on.
+/// Receiver of requests to the daemon.
 pub(crate) struct Asking<'a> {
     daemon: &'a Daemon,
     wanted: mpsc::Receiver<Wanted>,
@@ -92,8 +92,8 @@ impl Daemon {
         Self::succeed(folder, role, None)
     }
 
-    /// Likewise, in the place of the process that has started this one for that, if one has: the
-    /// control socket is that one's until this one takes connections.
+    /// Like [`Self::start`], or takes over from the process that started this one for that. In a
+    /// takeover, the old process keeps the control socket until this one accepts connections.
     pub(crate) async fn of(setup: &Setup, folder: &StateDir, role: Role) -> anyhow::Result<Self> {
         let predecessor = if setup.is_taking_over {
             Some(Predecessor::meet().await.context("--taking-over")?)
@@ -139,7 +139,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Takes questions from now on.
+    /// Opens the control sockets and begins to answer requests.
     fn open_sockets(&self) -> anyhow::Result<()> {
         let (listener, socket) = server::listen(&self.folder.file(SOCKET))?;
         let serve = |listener, whom| {
@@ -156,15 +156,16 @@ impl Daemon {
             Ok(None) => {}
             Err(error) => {
                 let group = group_socket::GROUP;
-                tracing::warn!("the group {group} can't ask this daemon: {error:#}");
+                tracing::warn!("can't open the control socket of the group {group}: {error:#}");
             }
         }
         *lock(&self.sockets) = sockets;
         Ok(())
     }
 
-    /// Lets a new process serve, as what only one can have is given up; none where it does not come
-    /// to that: then all is this one's again.
+    /// Lets a new process serve. Call after this process has yielded the resources that only one
+    /// can have. Returns `None` if the new process fails: then this process takes the resources
+    /// back.
     pub(crate) async fn hand_on(&self, takeover: Takeover) -> Option<Successor> {
         match takeover.complete().await {
             Ok(served) => {
@@ -173,7 +174,7 @@ impl Daemon {
                 Some(served.tell())
             }
             Err(failed) => {
-                // It may have taken the names of the sockets.
+                // The new process may have replaced the sockets' files.
                 self.open_sockets_again();
                 failed.tell();
                 None
@@ -183,11 +184,11 @@ impl Daemon {
 
     fn open_sockets_again(&self) {
         if let Err(error) = self.open_sockets() {
-            tracing::error!("nobody can ask this daemon any more: {error:#}");
+            tracing::error!("can't reopen the control socket: {error:#}");
         }
     }
 
-    /// Another process answers questions, and keeps records, from now on.
+    /// Stops answering requests and keeping records: another process does that from now on.
     fn retire(&self) {
         self.retired.send_replace(true);
         lock(&self.tasks).drain(..).for_each(|task| task.abort());
@@ -197,20 +198,20 @@ impl Daemon {
     pub(crate) fn retired(&self) -> impl Future<Output = ()> + use<> {
         let mut retired = self.retired.subscribe();
         async move {
-            // One that ends does not retire.
+            // A daemon that ends without a takeover never retires.
             if retired.wait_for(|retired| *retired).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The process whose place this one takes.
+    /// Returns the process that this one takes over from.
     pub(crate) fn predecessor(&self) -> Option<&Predecessor> {
         self.predecessor.as_deref()
     }
 
-    /// Has the predecessor give up what only one process can have. Returns at once where there is
-    /// none.
+    /// Makes the predecessor yield the resources that only one process can have. Returns at once if
+    /// there is no predecessor.
     pub(crate) async fn take_over(&self) -> anyhow::Result<()> {
         match &self.predecessor {
             Some(predecessor) => predecessor.yields().await,
@@ -218,23 +219,23 @@ impl Daemon {
         }
     }
 
-    /// From now on the daemon shows this. Once only.
+    /// Sets the subject that the daemon shows. Call once.
     pub(crate) fn show(&self, subject: impl Subject) {
         self.state.show(subject);
         self.state.enter();
         self.state.notice();
     }
 
-    /// Hosts that are known by name come to the daemon at this address. Once only.
+    /// Sets the address at which hosts that are known by name connect to the daemon. Call once.
     pub(crate) fn set_door(&self, door: SocketAddr) {
         self.state.set_door(door);
     }
 
-    /// The daemon takes connections at this address. Once only. Who hears of it may ask the daemon
-    /// to end, which it does in order from now on.
+    /// Sets the address at which the daemon accepts connections. Call once. From then on the daemon
+    /// ends in order when it is asked to.
     ///
     /// # Errors
-    /// Where it takes another's place, and nobody could ask it.
+    /// In a takeover, if the control socket can't be opened or the old process can't be told.
     pub(crate) async fn set_listen(&self, listen: SocketAddr) -> anyhow::Result<()> {
         self.heed();
         self.state.set_listen(listen);
@@ -246,7 +247,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// What the daemon is asked from now on. It can be replaced, too. Once only.
+    /// Returns a receiver of requests to the daemon. From then on it can be upgraded. Call once.
     pub(crate) fn asking(&self) -> Asking<'_> {
         let (wishes, wanted) = mpsc::channel(MAX_WISHES);
         self.state.take_wishes(wishes);
@@ -256,17 +257,17 @@ impl Daemon {
         }
     }
 
-    /// Resolves when the program is asked to end, by a signal or over the socket.
+    /// Resolves when a signal or a request over the socket asks the program to end.
     pub(crate) async fn asked_to_end(&self) {
         self.heed();
-        // It lives as long as this.
+        // The sender lives as long as the daemon.
         let _ = self.is_asked.subscribe().wait_for(|asked| *asked).await;
         if !*self.retired.borrow() {
             service::stopping();
         }
     }
 
-    /// From now on signals are requests to end in order.
+    /// Makes signals end the daemon in order from now on.
     fn heed(&self) {
         self.heeding.get_or_init(|| {
             let signals = EndSignals::heed();
@@ -283,7 +284,7 @@ impl Daemon {
 }
 
 impl Asking<'_> {
-    /// Waits for what it is asked next; what is not to be is answered here.
+    /// Waits for the next request. Refuses upgrades that are not possible itself.
     pub(crate) async fn next(&mut self) -> Asked {
         let Self { daemon, wanted } = self;
         let yielding = async {
@@ -323,13 +324,13 @@ impl Drop for Daemon {
     }
 }
 
-/// Enters every second what has moved.
+/// Records the traffic every second.
 async fn keep_record(state: Arc<State>) {
     let mut ticks = Ticks::every(History::EVERY);
     loop {
         ticks.tick().await;
         state.enter();
-        // Neither the runtime nor a session stands still.
+        // The runtime and the sessions make progress.
         service::alive();
     }
 }

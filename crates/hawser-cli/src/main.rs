@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         mut command,
     } = Cli::parse();
     match &command {
-        // While this process has one thread.
+        // These commands run while this process has only one thread.
         Command::Enclosed(args) => return enclosed::run(args),
         Command::Keeper(args) => return enclosed::keep(args),
         Command::Guard => {
@@ -110,7 +110,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
         };
         done.map(|()| ExitCode::SUCCESS)
     });
-    // A name look-up that hangs must not hold the program up.
+    // A name look-up that hangs must not delay the end of the program.
     runtime.shutdown_timeout(Duration::from_millis(500));
     result
 }

@@ -13,8 +13,8 @@ use hawser_policy::{Profile, Rule, RuleSet};
 use crate::config_file::ConfigFile;
 use crate::setup::Setup;
 
-/// The files that hold the user's rules: the configuration, and the one that `hawser rule` writes
-/// where there is none.
+/// The files that hold the user's rules: the configuration, and the file that `hawser rule` writes
+/// if there is no configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleFiles {
     pub(crate) config: ConfigFile,
@@ -40,7 +40,7 @@ impl RuleFiles {
         }
     }
 
-    /// Reads both.
+    /// Reads both files.
     pub(crate) fn read(&self) -> Result<UserRules, ConfigError> {
         let config = self.config.load()?;
         let own = match load_rules(&self.own) {
@@ -54,19 +54,19 @@ impl RuleFiles {
         })
     }
 
-    /// Differs when they have changed.
+    /// Returns values that differ once one of the files has changed.
     pub(crate) fn stamp(&self) -> [Option<Stamp>; 2] {
         [stamp(self.config.path()), stamp(&self.own)]
     }
 }
 
 impl UserRules {
-    /// The user's, in the order in which they are asked.
+    /// Returns the user's rules in the order in which they apply.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Rule> {
         self.configured.iter().chain(&self.own)
     }
 
-    /// All rules that are asked: those that were said to a daemon come first.
+    /// Returns all rules that apply; the rules that were added to a running daemon come first.
     pub(crate) fn set(&self, said: &Said) -> RuleSet {
         let rules = said.rules.iter().chain(self.all()).cloned();
         rule_set(rules, said.profile.unwrap_or(self.profile))
@@ -76,7 +76,7 @@ impl UserRules {
 /// Run-time changes, which end with the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// Ahead of those in files.
+    /// Rules that apply before those in files.
     pub(crate) rules: Vec<Rule>,
     /// Profile in place of the one in the configuration.
     pub(crate) profile: Option<Profile>,

@@ -1,4 +1,4 @@
-//! The first needs of every command: the configuration, the state directory, the log.
+//! Common setup of every command: the configuration, the state directory, the log.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -27,14 +27,14 @@ pub(crate) struct Setup {
     pub(crate) state: StateDir,
     /// The file that the configuration was read from, or would have been.
     pub(crate) config_file: ConfigFile,
-    /// Somebody reads along, and has not asked for a log.
+    /// Standard error is a terminal, and the user has not asked for a log.
     pub(crate) is_at_terminal: bool,
-    /// This process takes the place of the one that has started it.
+    /// This process takes over from the process that started it.
     pub(crate) is_taking_over: bool,
 }
 
-/// The user has asked for something that makes no sense: the program ends with 2, as after a
-/// mistake on the command line.
+/// Error for an invalid request of the user: the program exits with code 2, as after a mistake on
+/// the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
@@ -46,7 +46,7 @@ impl Setup {
         let level = global.log.map_or(default, |level| level.as_str());
         let wanted = match (global.log, std::env::var("HAWSER_LOG")) {
             (None, Ok(text)) => text,
-            // It warns about every field of a kernel that is newer than it.
+            // This crate warns about every field of a kernel that is newer than the crate.
             _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
         };
         let filter: Targets = wanted.parse().context("HAWSER_LOG")?;
@@ -54,11 +54,11 @@ impl Setup {
         let is_at_terminal =
             io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
         let log = tracing_subscriber::fmt()
-            // That of each module is the filter's.
+            // The filter sets the level of each module.
             .with_max_level(LevelFilter::TRACE)
             .with_writer(io::stderr);
         match global.log_format.unwrap_or_default() {
-            // Neither when nor where it comes from helps whoever watches.
+            // The time and the module of a message do not help a user at the terminal.
             LogFormat::Text if is_at_terminal => {
                 let log = log.without_time().with_target(false);
                 log.finish().with(filter).init();
@@ -87,20 +87,20 @@ impl Setup {
 }
 
 impl Setup {
-    /// With this transport, where one was named on the command line.
+    /// Returns a copy with this transport, if one was named on the command line.
     pub(crate) fn with_transport(&self, named: Option<TransportChoice>) -> Self {
         let mut setup = self.clone();
         setup.config.session.transport = named.unwrap_or(setup.config.session.transport);
         setup
     }
 
-    /// Host names of the book of known hosts.
+    /// Returns the host names in the list of known hosts.
     pub(crate) fn reserved_names(&self) -> anyhow::Result<ReservedNames> {
         let store = NameStore::open(&self.state)?;
         Ok(ReservedNames::new(Arc::new(store)))
     }
 
-    /// With these paths for associations, where they were named on the command line.
+    /// Returns a copy with these paths for associations, if they were named on the command line.
     pub(crate) fn with_sctp_paths(&self, named: Option<SctpPaths>) -> Self {
         let mut setup = self.clone();
         setup.config.session.sctp_paths = named.unwrap_or(setup.config.session.sctp_paths);
@@ -108,7 +108,7 @@ impl Setup {
     }
 }
 
-/// A directory in the state directory with a key and peers of its own.
+/// Creates a directory in the state directory with a key and peers of its own.
 pub(crate) fn substate(state: &StateDir, name: &str) -> anyhow::Result<StateDir> {
     state.prepare()?;
     let inner = StateDir::resolve(Some(state.file(name)))?;
@@ -116,8 +116,8 @@ pub(crate) fn substate(state: &StateDir, name: &str) -> anyhow::Result<StateDir>
     Ok(inner)
 }
 
-/// Resolves when the program is asked to end. Before it is polled, a signal ends the program at
-/// once.
+/// Resolves when a signal asks the program to end. Until this future is polled, a signal ends the
+/// program at once.
 pub(crate) async fn asked_to_end() {
     EndSignals::heed().asked_to_end().await;
 }
@@ -127,12 +127,12 @@ pub(crate) async fn asked_to_end() {
 pub(crate) struct EndSignals([io::Result<Arrivals>; 2]);
 
 impl EndSignals {
-    /// From now on they do not end the program by themselves.
+    /// Installs handlers: from now on the signals do not end the program by themselves.
     pub(crate) fn heed() -> Self {
         Self([SignalKind::terminate(), SignalKind::interrupt()].map(signal))
     }
 
-    /// Resolves when one has come since [`Self::heed`].
+    /// Resolves when a signal has arrived since [`Self::heed`].
     pub(crate) async fn asked_to_end(self) {
         let [Ok(mut terminate), Ok(mut interrupt)] = self.0 else {
             return std::future::pending().await;
@@ -144,7 +144,7 @@ impl EndSignals {
     }
 }
 
-/// Lets the process have as many files open as it may: every stream and channel is one.
+/// Raises the limit of open files to the hard limit: every stream and channel needs one.
 pub(crate) fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     let _ = OPEN_FILES_BEFORE.set(limit);
@@ -153,19 +153,19 @@ pub(crate) fn raise_open_files() {
     }
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the limit of open files stays as it is");
+        tracing::debug!(%error, "can't change the limit of open files");
     }
 }
 
-/// The limit of open files that this process was started with, for programs that it starts: some
-/// walk through all that they may have.
+/// Returns the limit of open files that this process was started with, for programs that it
+/// starts: some programs iterate over all descriptors up to the limit.
 pub(crate) fn open_files_before() -> Option<Rlimit> {
     OPEN_FILES_BEFORE.get().copied()
 }
 
-/// The links as they are shown; `wanted` are those that the user has named, empty for all. The
-/// loopback interface is among them where it was named, or `is_near` says that a session goes by
-/// it.
+/// Returns the states of the links. `wanted` lists the links that the user has named; empty means
+/// all. The list includes the loopback interface if the user has named it, or if a session uses it
+/// (`is_near`).
 pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec<LinkStatus> {
     let chosen = usable(links, wanted);
     let is_shown = |link: &&Link| !link.loopback || is_near || wanted.contains(&link.name);
@@ -200,8 +200,8 @@ pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec
     links.iter().filter(is_shown).map(describe).collect()
 }
 
-/// Returns a sentence with the links that the user has named and that are missing; none where all
-/// are there.
+/// Returns a message with the links that the user has named and that are missing; `None` if all
+/// exist.
 pub(crate) fn missing_links(wanted: &[String], links: &[Link]) -> Option<String> {
     let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
     let wanted = wanted.iter().map(String::as_str);
@@ -210,7 +210,7 @@ pub(crate) fn missing_links(wanted: &[String], links: &[Link]) -> Option<String>
     (!missing.is_empty()).then(|| format!("no link is called {missing}; there are {known}"))
 }
 
-/// Why nothing listens at an address, and the remedy.
+/// Returns an error with the reason why listening at an address failed, and the remedy.
 pub(crate) fn not_listening(address: SocketAddr, error: &io::Error) -> anyhow::Error {
     use io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let why = match error.kind() {
@@ -222,7 +222,7 @@ pub(crate) fn not_listening(address: SocketAddr, error: &io::Error) -> anyhow::E
     anyhow!("can't listen on {address}: {why}")
 }
 
-/// Writes to standard output; a reader that has gone is an error that counts as success.
+/// Writes to standard output. If the reader has closed it, the program ends as after success.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -235,7 +235,7 @@ pub(crate) fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     show(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// Says on standard error why the program ends, as its log would.
+/// Prints on standard error why the program ends, in the format of the log.
 pub(crate) fn complain(error: &anyhow::Error, format: LogFormat) {
     let message = explained(error);
     match format {
@@ -249,7 +249,7 @@ pub(crate) fn complain(error: &anyhow::Error, format: LogFormat) {
     }
 }
 
-/// An error with its causes, without saying twice what a cause is quoted with already.
+/// Returns an error with its causes; omits a cause whose text is already quoted.
 pub(crate) fn explained(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -262,14 +262,14 @@ pub(crate) fn explained(error: &anyhow::Error) -> String {
     text
 }
 
-/// Returns whether the user has to say something else, in the configuration or on the command line.
+/// Returns whether the cause is a mistake in the configuration or on the command line.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     let config = error.downcast_ref::<ConfigError>();
     let is_content = config.is_some_and(|error| !matches!(error, ConfigError::Read { .. }));
     is_content || error.is::<Usage>()
 }
 
-/// Returns whether the output's reader has gone, which is no failure.
+/// Returns whether the reader of the output has closed it, which is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

@@ -1,4 +1,4 @@
-//! Changes to files that people write, too: what they have written there stays as it is.
+//! Changes to files that users also edit: keeps their text and comments.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,16 +16,16 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
 use crate::setup::Usage;
 
-/// Content of a file.
+/// Kind of content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A configuration, which has to be there.
+    /// A configuration, which must exist.
     Config,
-    /// Rules for connections only; begun when it is not there.
+    /// Rules for connections only; the file is created if it is missing.
     Rules,
 }
 
-/// Changes the file as a whole or not at all; never to something that could not be read back.
+/// Changes the file as a whole or not at all; never writes a file that could not be read back.
 pub(crate) fn change(
     path: &Path,
     content: Content,
@@ -33,7 +33,7 @@ pub(crate) fn change(
 ) -> anyhow::Result<()> {
     let place = EditedFile::of(path, content);
     let folder = File::open(&place.folder).with_context(|| place.folder.display().to_string())?;
-    // Given back with the file; two changes at once would undo one another.
+    // The lock ends when the file is closed; two concurrent changes would undo one another.
     take(&folder).with_context(|| place.folder.display().to_string())?;
     let name = path.display().to_string();
     let old = match open(&place.target) {
@@ -66,7 +66,7 @@ pub(crate) fn change(
 }
 
 impl Content {
-    /// The rules that `text` has in it, all of which is checked; `name` is the file's, for errors.
+    /// Checks the whole `text` and returns its rules; `name` is the file's name for errors.
     pub(crate) fn rules(self, name: &str, text: &str) -> Result<Vec<Rule>, ConfigError> {
         match self {
             Self::Config => Config::parse(name, text).map(|config| config.rules),
@@ -75,7 +75,7 @@ impl Content {
     }
 }
 
-/// The file that is to be changed, and its folder.
+/// The file to change, and its folder.
 struct EditedFile {
     target: PathBuf,
     folder: PathBuf,
@@ -84,9 +84,9 @@ struct EditedFile {
 impl EditedFile {
     fn of(path: &Path, content: Content) -> Self {
         let target = match content {
-            // A link stays one, and what it leads to is replaced.
+            // A symbolic link is kept, and its target is replaced.
             Content::Config => fs::canonicalize(path).ok(),
-            // The program's own. In a service's directory root must not be led elsewhere.
+            // The program's own file. Root must follow no symbolic link in a service's directory.
             Content::Rules => None,
         };
         let target = target.unwrap_or_else(|| path.to_path_buf());
@@ -98,7 +98,7 @@ impl EditedFile {
         }
     }
 
-    /// Puts a file with this text in the place of the `old` one.
+    /// Replaces the `old` file by a file with this text.
     fn replace(&self, folder: &File, old: Option<Metadata>, text: &str) -> io::Result<()> {
         let mut file = tempfile::Builder::new()
             .prefix(".hawser-")
@@ -107,8 +107,8 @@ impl EditedFile {
         if let Some(old) = &old {
             file.as_file().set_permissions(old.permissions())?;
         }
-        // Another's file stays theirs where that is allowed, and a new one is for whom its folder
-        // is for: a service has to read what root begins there.
+        // An existing file keeps its owner if that is allowed, and a new file gets the owner of its
+        // folder: a service must be able to read a file that root creates there.
         if let Some(whose) = old.or_else(|| folder.metadata().ok()) {
             let _ = fchown(file.as_file(), Some(whose.uid()), Some(whose.gid()));
         }
@@ -135,7 +135,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The text of a configuration; `None` where there is none.
+/// Returns the text of a configuration; `None` if the file is missing.
 pub(crate) fn text(path: &Path) -> anyhow::Result<Option<String>> {
     let place = EditedFile::of(path, Content::Config);
     match open(&place.target).and_then(|file| read(&file)) {
@@ -145,19 +145,19 @@ pub(crate) fn text(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// What became of a file that was to have an earlier text.
+/// Result of restoring an earlier text of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PutBack {
-    /// It has it.
+    /// The file has the earlier text.
     Done,
-    /// There is no file any more.
+    /// The file no longer exists.
     Gone,
-    /// Somebody has changed it, so it was left alone.
+    /// Another program has changed the file, so it was left alone.
     Changed,
 }
 
-/// Gives a configuration that still has the text `now` its earlier one; removes it where there was
-/// none. A file that has become a link is left alone.
+/// Restores the `earlier` text of a configuration that still has the text `now`; removes the file
+/// if there was none earlier. Leaves alone a file that has become a symbolic link.
 pub(crate) fn put_back(path: &Path, now: &str, earlier: Option<&str>) -> anyhow::Result<PutBack> {
     let place = EditedFile::of(path, Content::Rules);
     let put = || -> io::Result<PutBack> {
@@ -182,14 +182,14 @@ pub(crate) fn put_back(path: &Path, now: &str, earlier: Option<&str>) -> anyhow:
     put().with_context(|| format!("cannot change {}", path.display()))
 }
 
-/// The text of a file, and enough of one that is too long to tell.
+/// Reads the text of a file, up to one byte more than the longest allowed text.
 fn read(file: &File) -> io::Result<String> {
     let mut text = String::new();
     file.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Locks the folder. Another process that may read the folder can hold the lock for any time.
+/// Locks the folder. Any process that may read the folder can hold the lock for any time.
 fn take(folder: &File) -> io::Result<()> {
     let begun = Instant::now();
     loop {
@@ -205,7 +205,7 @@ fn take(folder: &File) -> io::Result<()> {
     }
 }
 
-/// Sets a key. What is remarked beside it stays.
+/// Sets a key. Keeps the comment beside the value.
 pub(crate) fn put(table: &mut dyn TableLike, key: &str, new: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(value) => {
@@ -217,7 +217,7 @@ pub(crate) fn put(table: &mut dyn TableLike, key: &str, new: Value) {
     }
 }
 
-/// A section for the end of the file. What stands there stays ahead of it.
+/// Returns a section for the end of the file. Text that is at the end now stays before it.
 pub(crate) fn section_at_end(document: &mut DocumentMut) -> Table {
     let mut section = Table::new();
     section.set_position(isize::MAX);
@@ -229,11 +229,11 @@ pub(crate) fn section_at_end(document: &mut DocumentMut) -> Table {
     section
 }
 
-/// Begins a file of rules.
+/// First line of a file of rules.
 pub(crate) const RULES_HEAD: &str =
     "# Rules for connections, as `hawser rule add` has written them.\n";
 
-/// As much as is read of a configuration.
+/// Longest configuration that is read.
 const MAX_FILE: usize = 1 << 20;
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn what_is_begun_is_whose_the_folder_is() {
         let folder = tempfile::tempdir().unwrap();
-        // Only root can give files away; others see that theirs stay theirs.
+        // Only root can change a file's owner; other users see that their files stay theirs.
         let _ = std::os::unix::fs::chown(folder.path(), Some(4711), Some(4712));
         let path = folder.path().join("rules.toml");
         add_nothing(&path).unwrap();

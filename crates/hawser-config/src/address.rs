@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_nobody_could_connect_to() {
+    fn refuses_addresses_that_no_peer_could_connect_to() {
         for text in [
             "",
             ":7443",

@@ -39,7 +39,7 @@ pub struct DirectoryConfig {
 pub enum Digest {
     /// For programs that know nothing better.
     Md5,
-    /// What everything else takes (RFC 8760).
+    /// For all other programs (RFC 8760).
     Sha256,
 }
 

@@ -9,7 +9,7 @@ pub enum ConfigError {
     Read {
         /// The file's name.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The text is not TOML.

@@ -9,7 +9,7 @@ use crate::ConfigError;
 use crate::address::read_listen;
 use crate::document::Section;
 
-/// What a gateway has of this machine's services for hosts that have not enrolled, in `[serve]`.
+/// Services of this machine that a gateway offers to hosts that have not enrolled, in `[serve]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontConfig {
     /// `front`: ports of this machine that such hosts reach over all links. Empty by default.
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_reaches_a_port_where_any_address_can_be_claimed() {
+    fn no_host_reaches_a_port_where_any_address_can_be_claimed() {
         let problem = |ports: &str| {
             let ports = ports.split(' ').map(|it| it.parse().unwrap()).collect();
             let config = FrontConfig {

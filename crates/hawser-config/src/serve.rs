@@ -45,7 +45,7 @@ pub struct ServeConfig {
     pub web: Option<SocketAddr>,
 }
 
-/// What becomes of clients' packets.
+/// Handling of clients' packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PacketExit {
     /// They are not carried.

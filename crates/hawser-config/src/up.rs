@@ -34,10 +34,10 @@ pub struct UpConfig {
     pub kill_switch: bool,
     /// `kill-switch-allow`: networks that all programs reach all the same. Empty by default.
     pub kill_switch_allow: Vec<IpNet>,
-    /// `capture`: whose traffic is captured, one of these or a list. Nobody's by default.
+    /// `capture`: whose traffic is captured, one of these or a list. Empty by default.
     pub capture: Vec<CaptureScope>,
-    /// `name`: name of this host in a directory, such as `alice@example.org`. None by default: it
-    /// is in none.
+    /// `name`: name of this host in a directory, such as `alice@example.org`. None by default: the
+    /// host is in no directory.
     pub name: Option<HostNameAt>,
     /// `directory`: URI of that directory. Default: that of the name's domain.
     pub directory: Option<String>,
@@ -127,7 +127,7 @@ impl UpConfig {
             let port = |field: &Field<'_>| Ok(field.integer(1..=65_535)? as u16);
             self.offer = ports.iter().map(port).collect::<Result<_, _>>()?;
             if !self.offer.is_empty() && self.name.is_none() {
-                return Err(field.wrong("no ports without a name: nobody would reach them"));
+                return Err(field.wrong("no ports without a name: no peer could reach them"));
             }
         }
         Ok(())

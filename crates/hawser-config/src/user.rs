@@ -39,7 +39,7 @@ pub enum UnknownUser {
     NotLookedUp {
         /// The name.
         name: String,
-        /// What the system says.
+        /// Problem that the system reports.
         problem: &'static str,
     },
 }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn one_who_is_not_there_is_named() {
-        for name in ["nobody-of-this-name", "4294967295", "", "a\0b", "-1"] {
+        for name in ["no-user-of-this-name", "4294967295", "", "a\0b", "-1"] {
             let problem = read_user(name).unwrap_err().to_string();
             let shown = name.replace('\0', "");
             assert!(

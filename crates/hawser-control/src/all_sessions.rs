@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::session_status::{ChannelState, PathState, SessionState, SessionStatus};
 
-/// All sessions of a daemon together, those that are not listed included.
+/// All sessions of a daemon together, including those that are not listed.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AllSessions {
     /// Number of sessions in each state.

@@ -1,4 +1,4 @@
-//! From two pictures of a daemon to what has changed between them.
+//! Changes between two snapshots of a daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// Returns the changes from one snapshot of a daemon to a later one, links before sessions.
 ///
-/// What has come and gone between them is not seen.
+/// Objects that appeared and disappeared between them are not reported.
 pub fn changes_between(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<Change> {
     let mut changes = Vec::new();
     links(&mut changes, &before.links, &after.links);
@@ -24,7 +24,7 @@ pub fn changes_between(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<C
     changes
 }
 
-/// What is amiss with a server, and what is no more.
+/// Adds servers without bonding, changed reasons, and servers that are bonded again.
 fn not_bonded(changes: &mut Vec<Change>, before: &[NotBondedStatus], after: &[NotBondedStatus]) {
     let mut told = |server, reason| changes.push(Change::NotBonded { server, reason });
     for one in after.iter().filter(|one| !before.contains(one)) {
@@ -36,7 +36,7 @@ fn not_bonded(changes: &mut Vec<Change>, before: &[NotBondedStatus], after: &[No
     }
 }
 
-/// Names whose connections are refused, and those whose are no more.
+/// Adds names whose connections are newly refused, or no longer refused.
 fn vouched(changes: &mut Vec<Change>, before: &[VouchedStatus], after: &[VouchedStatus]) {
     for one in after {
         let before = before.iter().find(|it| it.name == one.name);
@@ -47,7 +47,7 @@ fn vouched(changes: &mut Vec<Change>, before: &[VouchedStatus], after: &[Vouched
     }
 }
 
-/// A new reason is news while there is no registration.
+/// Adds a change of the registration; a new reason counts only while there is no registration.
 fn registration(
     changes: &mut Vec<Change>,
     before: Option<&RegistrationStatus>,
@@ -158,7 +158,7 @@ fn one_link(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) 
 }
 
 fn link_use(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) {
-    // Nothing is said of a link that is used like any other and has carried nothing.
+    // A link that is used normally and has carried nothing is no change.
     let nothing = LinkAllowed::default();
     let old = before.allowed.as_ref().unwrap_or(&nothing);
     let new = after.allowed.as_ref().unwrap_or(&nothing);
@@ -220,7 +220,7 @@ fn sessions(changes: &mut Vec<Change>, before: &[SessionStatus], after: &[Sessio
     }
 }
 
-/// Returns the sessions that are far enough established to have a name of their own.
+/// Returns the sessions that are established far enough to have a name of their own.
 fn begun(sessions: &[SessionStatus]) -> BTreeMap<&str, &SessionStatus> {
     let mut all = by(sessions, |it| &it.id);
     all.retain(|_, session| session.state != SessionState::Connecting);
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    /// The changes as their JSON tells them, without braces.
+    /// Returns the changes as their JSON, without braces.
     fn told(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<String> {
         assert_eq!(changes_between(after, after), []);
         let changes = changes_between(before, after);
@@ -377,7 +377,7 @@ mod tests {
             with_links(&[link])
         };
         let before = with_links(&[link("dsl", LinkState::Up)]);
-        // It has carried something, and that is all.
+        // It has carried some bytes, and nothing else changed.
         assert_eq!(
             changes_between(&before, &allowed(LinkUse::Normal, None)),
             []

@@ -3,9 +3,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Event, PolicyStatus, Response, StatusSnapshot, WhyReport};
 
-/// One line of JSON, its line end included, that says `body` in this version of the API.
+/// Encodes `body` for this version of the API: one line of JSON, including its line end.
 ///
-/// Fails when it would be longer than [`MAX_LINE`].
+/// Fails if the line would be longer than [`MAX_LINE`].
 pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
     let mut line = serde_json::to_vec(&Envelope { api: API, body }).map_err(malformed)?;
     line.push(b'\n');
@@ -15,9 +15,9 @@ pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
     Ok(line)
 }
 
-/// Like [`encode`]; a response that is too long is shortened until it fits. Of placed connections
-/// the oldest are left out; of events the latest, so that a reader can ask for those next; of rules
-/// the last, which are evaluated last.
+/// Like [`encode`], but shortens a response until it fits. It leaves out the oldest placed
+/// connections; the latest events, which a reader can request next; and the last rules, which are
+/// evaluated last.
 pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     let mut outcome = encode(response);
     let snapshot = match response {
@@ -33,10 +33,10 @@ pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     outcome
 }
 
-/// One message, as [`encode`] makes it; its line end may be missing, and others may stand where
-/// JSON has space.
+/// Decodes one message of [`encode`]; its line end may be missing, and other line ends may occur
+/// where JSON allows space.
 pub fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, CodecError> {
-    // The version first: what another version says may not be known here.
+    // The version is read first: the body of another version may be unknown here.
     let Version { api } = serde_json::from_slice(message).map_err(malformed)?;
     if api != API {
         return Err(CodecError::Version { got: api });
@@ -44,25 +44,25 @@ pub fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, CodecError> {
     serde_json::from_slice(message).map_err(malformed)
 }
 
-/// Takes lines apart again, whichever way their bytes arrive.
+/// Splits received bytes into lines and decodes them.
 ///
-/// Give it what was read with [`handle_bytes`](Self::handle_bytes), then call
-/// [`poll_message`](Self::poll_message) until it has nothing more. After an error the connection is
-/// of no more use.
+/// Pass received bytes to [`handle_bytes`](Self::handle_bytes), then call
+/// [`poll_message`](Self::poll_message) until it returns nothing. After an error the connection is
+/// unusable.
 #[derive(Debug, Default)]
 pub struct LineDecoder {
     buffer: Vec<u8>,
-    /// Length of the part of the buffer that is known to hold no line end.
+    /// Length of the buffer's beginning that is known to have no line end.
     searched: usize,
 }
 
 impl LineDecoder {
-    /// Holds nothing yet.
+    /// Creates an empty decoder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes what was read. Holds at most twice [`MAX_LINE`].
+    /// Adds received bytes. Holds at most twice [`MAX_LINE`].
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let length = self.buffer.len().saturating_add(bytes.len());
         if length > 2 * MAX_LINE {
@@ -72,7 +72,7 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// The next message, when all of its line has come.
+    /// Returns the next message once its whole line has arrived.
     pub fn poll_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, CodecError> {
         let mut unsearched = self.buffer.iter().skip(self.searched);
         let Some(more) = unsearched.position(|byte| *byte == b'\n') else {
@@ -97,7 +97,7 @@ impl LineDecoder {
     }
 }
 
-/// Reason why a line could not be made or read.
+/// Reason why a line could not be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -107,7 +107,7 @@ pub enum CodecError {
         /// Length of the line.
         length: usize,
     },
-    /// The line is not JSON, or not a message that is known here.
+    /// The line is not JSON, or not a known message.
     #[error("not a message: {message}")]
     Malformed {
         /// Error of the parser.
@@ -134,14 +134,14 @@ struct Version {
 }
 
 fn malformed(error: serde_json::Error) -> CodecError {
-    // A parser may quote what it read; one line of bounded length goes into logs and answers.
+    // A parser may quote its input; one line of bounded length goes into logs and answers.
     let message = error.to_string().replace(char::is_control, "?");
     CodecError::Malformed {
         message: message.chars().take(MAX_MESSAGE).collect(),
     }
 }
 
-/// With half as many connections, and half of these, until it fits or none is left.
+/// Halves the number of connections until the response fits or none is left.
 fn shorten_placed(
     report: &WhyReport,
     mut outcome: Result<Vec<u8>, CodecError>,
@@ -158,7 +158,7 @@ fn shorten_placed(
     outcome
 }
 
-/// With half as many events, and half of these, until it fits or none is left.
+/// Halves the number of events until the response fits or none is left.
 fn shorten_events(
     mut events: &[Event],
     latest: u64,
@@ -174,14 +174,14 @@ fn shorten_events(
     outcome
 }
 
-/// With as many rules as fit.
+/// Keeps as many rules as fit.
 fn shorten_policy(policy: &PolicyStatus) -> Result<Vec<u8>, CodecError> {
     let mut short = policy.clone();
     let rules = std::mem::take(&mut short.rules);
     let bare = encode(&Response::Policy(Box::new(short.clone())))?;
     let mut room = MAX_LINE - bare.len();
     for rule in rules {
-        // And a comma.
+        // One more byte for the comma.
         let length = serde_json::to_vec(&rule).map_err(malformed)?.len() + 1;
         let Some(left) = room.checked_sub(length) else {
             break;
@@ -192,8 +192,8 @@ fn shorten_policy(policy: &PolicyStatus) -> Result<Vec<u8>, CodecError> {
     encode(&Response::Policy(Box::new(short)))
 }
 
-/// With ever fewer sessions, and streams and flows of packets of each, until it fits or nothing
-/// more can be left out.
+/// Reduces the numbers of sessions, and of streams and flows of packets of each, until the response
+/// fits or nothing more can be left out.
 fn shorten(short: Box<StatusSnapshot>) -> Result<Vec<u8>, CodecError> {
     let mut response = Response::Status(short);
     let mut outcome = Err(CodecError::TooLong { length: MAX_LINE });
@@ -217,12 +217,12 @@ fn shorten(short: Box<StatusSnapshot>) -> Result<Vec<u8>, CodecError> {
 /// The version of the API that this crate speaks.
 pub const API: u64 = 1;
 
-/// The longest line in bytes, its line end included.
+/// Longest line in bytes, including its line end.
 pub const MAX_LINE: usize = 1 << 20;
 
 const MAX_MESSAGE: usize = 200;
 
-/// Sessions, and streams and flows of each, to try one after the other when a snapshot is too long.
+/// Limits of sessions, and of streams and flows of each, to try in turn for a long snapshot.
 const SHORTER: [(usize, usize); 6] = [
     (1024, 200),
     (1024, 20),
@@ -463,12 +463,12 @@ mod tests {
         let shown = short.rules.len();
         assert_eq!(short.rules, all[..shown]);
         assert_eq!(short.rule_count, 399);
-        // No more would have fitted.
+        // No further rule would have fitted.
         assert!(
             shown < all.len() && line.len() > MAX_LINE - 13_000,
             "{shown}"
         );
-        // One that is too long by itself is left out, too.
+        // A rule that is too long by itself is left out, too.
         let one = RuleStatus {
             rule: "x".repeat(MAX_LINE),
             ..rule(0)

@@ -9,60 +9,60 @@ use serde::{Deserialize, Serialize};
 pub struct ConnectionsStatus {
     /// The policy that chooses links.
     pub scheduler: String,
-    /// Connections that came about so far.
+    /// Connections established so far.
     pub placed: u64,
-    /// Of these, the connections over another link than the one that was tried first.
+    /// Established connections over another link than the one that was tried first.
     pub moved_over: u64,
     /// Destinations that answered over no link.
     pub unanswered: u64,
-    /// VPNs that the system sends all traffic of a family through, so that connections are left to
-    /// them.
+    /// VPNs through which the system routes all traffic of a family, so that connections are left
+    /// to them.
     #[serde(default)]
     pub left_to: Vec<String>,
-    /// The gateway, where one is enrolled.
+    /// The gateway, if one is enrolled.
     #[serde(default)]
     pub gateway: Option<GatewayStatus>,
-    /// Connections that came about over sessions with their destinations.
+    /// Connections established over sessions with their destinations.
     #[serde(default)]
     pub over_peers: u64,
-    /// Servers that connections go to without a session although they were seen to have Hawser.
+    /// Servers that were seen to run Hawser, but whose connections go without a session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_bonded: Vec<NotBondedStatus>,
-    /// Servers that were found to have Hawser, although this machine has not enrolled with them.
+    /// Servers that were found to run Hawser, although this machine has not enrolled with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discovered: Vec<DiscoveredStatus>,
-    /// Names that are held to what their owners vouch for.
+    /// Names that are restricted to the keys in their owners' vouchers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vouched: Vec<VouchedStatus>,
-    /// Where handshakes do not ask for Hawser, since the option does not get through; 20 at most.
+    /// Where handshakes do not ask for Hawser, because the option does not get through; at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_asked: Vec<NotAskedStatus>,
     /// The links that connections may be placed on.
     pub links: Vec<PlacingStatus>,
 }
 
-/// A server that was found to have Hawser, and that sessions are begun with.
+/// A server that was found to run Hawser, and with which sessions are opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscoveredStatus {
     /// Its address and port.
     pub server: SocketAddr,
     /// Its key.
     pub key: String,
-    /// What has shown it: its `handshake`, or a `probe`.
+    /// How it was found: by its `handshake`, or by a `probe`.
     pub by: String,
     /// True if connections go over a session with it now.
     pub is_bonded: bool,
 }
 
-/// A name whose connections go over a session with a key that its owner vouches for, or nowhere.
+/// A name whose connections go over a session with a key from its owner's voucher, or are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VouchedStatus {
     /// The name.
     pub name: String,
-    /// The TCP ports for which that holds; none where there is no voucher, or where it says that
-    /// the name has no Hawser.
+    /// TCP ports to which this applies; empty without a voucher, or if the voucher says that the
+    /// name has no Hawser.
     pub ports: Vec<u16>,
-    /// Time until its voucher ends; `None` where there is none: then all connections to the name
+    /// Time until its voucher expires; `None` without a voucher: then all connections to the name
     /// are refused.
     #[serde(
         rename = "left_ms",
@@ -72,33 +72,32 @@ pub struct VouchedStatus {
     pub left: Option<Duration>,
     /// True if a session with it runs.
     pub is_bonded: bool,
-    /// Reason why its last connection was refused; none where it was not.
+    /// Reason why its last connection was refused; `None` if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Reason why its voucher could not be fetched again; none where that was not so.
+    /// Reason why its voucher could not be fetched again; `None` without a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<String>,
 }
 
-/// A place where handshakes do not ask for Hawser.
+/// A link or destination on which handshakes do not ask for Hawser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotAskedStatus {
-    /// The link; none for connections that are bound to none.
+    /// The link; `None` for connections that are bound to no link.
     pub link: Option<String>,
-    /// The destination; none for all of them.
+    /// The destination; `None` for all of them.
     pub destination: Option<IpAddr>,
     /// Time until they ask again.
     #[serde(rename = "left_ms", with = "crate::units::milliseconds")]
     pub left: Duration,
 }
 
-/// A server whose connections are refused or go without a session although it was seen to have
-/// Hawser.
+/// A server that was seen to run Hawser, but whose connections are refused or go without a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotBondedStatus {
     /// Its address and port.
     pub server: SocketAddr,
-    /// What is amiss.
+    /// The fault.
     pub reason: String,
 }
 
@@ -111,23 +110,23 @@ pub struct GatewayStatus {
     /// True if a session with it runs, and answers.
     pub is_up: bool,
     /// Time since when it can't be reached, in milliseconds since 1970-01-01 00:00 UTC, by the
-    /// daemon's clock; `None` while it can, and at first until it is missed.
+    /// daemon's clock; `None` while it can be reached, and at first until it is missed.
     #[serde(default)]
     pub unreachable_since_unix_ms: Option<u64>,
     /// Reason why it can't be reached.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Links of that session that answer, as choosing between links and gateway sees them.
+    /// Links of that session that answer, as the choice between links and gateway sees them.
     #[serde(default)]
     pub links: u64,
-    /// Connections that came about over it so far.
+    /// Connections established over it so far.
     pub placed: u64,
-    /// Of these, the open ones.
+    /// Open connections over it.
     pub open: u64,
-    /// Rate at which it was seen to send on; 0 while unknown.
+    /// Rate at which it was seen to forward data; 0 while unknown.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// Rate at which it was seen to bring data back; 0 while unknown.
+    /// Rate at which it was seen to return data; 0 while unknown.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
     /// Time to connect through it.
@@ -146,7 +145,7 @@ pub struct PlacingStatus {
     pub name: String,
     /// The kernel's number for it.
     pub index: LinkIndex,
-    /// `sound`; `suspect`, when it did not answer where others did; or `portal`, when another host
+    /// `sound`; `suspect`, if it did not answer where others did; or `portal`, if another host
     /// answers on it in the name of the destination.
     pub state: String,
     /// Time since it is `suspect`, if it is.
@@ -173,27 +172,27 @@ pub struct PlacingStatus {
     pub up_confidence: f64,
     /// Confidence in `down_bps`, from 0 to 1.
     pub down_confidence: f64,
-    /// Its round-trip time as it is now.
+    /// Its current round-trip time.
     #[serde(
         rename = "latency_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub latency: Option<Duration>,
-    /// The share of segments sent over it that had to be sent again, from 0 to 1; nothing is known
-    /// of the other direction.
+    /// Share of segments sent over it that were retransmitted, from 0 to 1; unknown for the other
+    /// direction.
     #[serde(default)]
     pub up_loss: Option<f64>,
     /// Confidence in `up_loss`, from 0 to 1.
     #[serde(default)]
     pub up_loss_confidence: f64,
-    /// Connections on it that are open.
+    /// Open connections on it.
     pub open: u64,
-    /// Of these, the ones that moved data lately.
+    /// Open connections on it that moved data lately.
     pub active: u64,
-    /// Bytes that they are still expected to send.
+    /// Bytes that these are still expected to send.
     pub up_bytes: ByteCount,
-    /// Bytes that they are still expected to receive.
+    /// Bytes that these are still expected to receive.
     pub down_bytes: ByteCount,
     /// Connections placed on it so far.
     pub placed: u64,

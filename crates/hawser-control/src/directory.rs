@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 /// The SIP registrar and proxy of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DirectoryStatus {
-    /// The domains that it is for.
+    /// Domains that it serves.
     pub domains: Vec<String>,
-    /// Addresses at which it takes datagrams and TCP.
+    /// Addresses at which it accepts datagrams and TCP.
     pub listen: Vec<SocketAddr>,
-    /// Addresses at which it takes TLS.
+    /// Addresses at which it accepts TLS.
     #[serde(default)]
     pub tls_listen: Vec<SocketAddr>,
-    /// Users that it knows.
+    /// Known users.
     pub user_count: u64,
-    /// Users who are registered.
+    /// Registered users.
     pub address_count: u64,
-    /// Contacts of all of them.
+    /// Contacts of all registered users.
     pub binding_count: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub connection_count: u64,
     /// The first bindings, by the names of their users.
     pub bindings: Vec<BindingStatus>,
 }
 
-/// Where one user can be reached.
+/// A contact of one user.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BindingStatus {
     /// The user's address of record, such as `sip:alice@example.org`.
@@ -36,7 +36,7 @@ pub struct BindingStatus {
     pub contact: String,
     /// Its preference, in thousandths.
     pub preference: u16,
-    /// Time after which it ends unless it is refreshed.
+    /// Time until it expires unless it is refreshed.
     #[serde(rename = "left_ms", with = "crate::units::milliseconds")]
     pub left: Duration,
     /// Time since it was set.
@@ -44,7 +44,7 @@ pub struct BindingStatus {
     pub age: Duration,
 }
 
-/// What has become of a host's registration with a directory.
+/// State of a host's registration with a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RegistrationStatus {
     /// The name, such as `alice@example.org`.
@@ -53,17 +53,17 @@ pub struct RegistrationStatus {
     pub directory: String,
     /// Whether the directory has the registration.
     pub is_registered: bool,
-    /// Time for which it has it, unless it is refreshed.
+    /// Time until the registration expires unless it is refreshed.
     #[serde(
         rename = "left_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub left: Option<Duration>,
-    /// Why the last attempt failed, if it did.
+    /// Reason why the last attempt failed, if it did.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The contacts that are told.
+    /// Registered contacts.
     pub contacts: Vec<ContactStatus>,
     /// Contacts of other hosts under the same name.
     #[serde(default)]

@@ -8,7 +8,7 @@ use hawser_types::{LinkUse, SignalState, SignalStrength, StandbyState};
 /// A change in a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Counts from 1, without gaps; begins anew with the daemon.
+    /// Number that counts from 1, without gaps, and restarts with the daemon.
     pub id: u64,
     /// Time at which it was noticed, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's
     /// clock.
@@ -23,19 +23,19 @@ pub struct Event {
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Change {
-    /// A link is there that was not.
+    /// A link appeared.
     LinkAppeared {
         /// The interface's name.
         link: String,
         /// State of the link.
         state: LinkState,
     },
-    /// A link is there no more.
+    /// A link disappeared.
     LinkGone {
         /// The interface's name.
         link: String,
     },
-    /// A link can be used now, or no more.
+    /// A link became usable or unusable.
     LinkState {
         /// The interface's name.
         link: String,
@@ -46,11 +46,11 @@ pub enum Change {
         /// Reason, where one is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// As [`LinkStatus::since_unix_ms`](crate::LinkStatus::since_unix_ms) has it.
+        /// Same as [`LinkStatus::since_unix_ms`](crate::LinkStatus::since_unix_ms).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since_unix_ms: Option<u64>,
     },
-    /// A link has other addresses than before.
+    /// A link's addresses changed.
     LinkAddresses {
         /// The interface's name.
         link: String,
@@ -59,12 +59,12 @@ pub enum Change {
         /// The addresses now.
         to: Vec<IpAddr>,
     },
-    /// A link answers again, or does not, or another host answers on it in the name of
+    /// A link answers again, or no longer, or another host answers on it in the name of
     /// destinations.
     LinkHealth {
         /// The interface's name.
         link: String,
-        /// As [`PlacingStatus::state`](crate::PlacingStatus::state) has it.
+        /// Same as [`PlacingStatus::state`](crate::PlacingStatus::state).
         from: String,
         /// The state now.
         to: String,
@@ -77,15 +77,15 @@ pub enum Change {
         from: SignalState,
         /// The state now.
         to: SignalState,
-        /// The strength now; none when nobody tells it any more.
+        /// The strength now; `None` when no source reports it any more.
         #[serde(default, rename = "dbm", skip_serializing_if = "Option::is_none")]
         strength: Option<SignalStrength>,
     },
-    /// A link on standby is connected or disconnected, or can't be.
+    /// A link on standby was connected or disconnected, or can't be connected.
     LinkStandby {
         /// The interface's name.
         link: String,
-        /// The state before; none where it was not known.
+        /// The state before; `None` if it was unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<StandbyState>,
         /// The state now.
@@ -94,20 +94,20 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The user has said when to use a link.
+    /// The user changed the use of a link.
     LinkUse {
         /// The interface's name.
         link: String,
-        /// To send.
+        /// Use for sending.
         up: LinkUse,
-        /// To receive.
+        /// Use for receiving.
         down: LinkUse,
     },
     /// A link's allowance is used up, or a new month has begun.
     Allowance {
         /// The interface's name.
         link: String,
-        /// Effect of that, as in [`LinkAllowed::limit`](crate::LinkAllowed::limit); none when some
+        /// Effect, as in [`LinkAllowed::limit`](crate::LinkAllowed::limit); `None` if some
         /// allowance is left again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<String>,
@@ -119,7 +119,7 @@ pub enum Change {
         /// The far end.
         peer: String,
     },
-    /// A session has got further, or lost its last path that answers.
+    /// A session made progress, or lost its last path that answers.
     SessionState {
         /// Its name.
         session: String,
@@ -130,7 +130,7 @@ pub enum Change {
         /// Reason, where one is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// As [`SessionStatus::since_unix_ms`](crate::SessionStatus::since_unix_ms) has it.
+        /// Same as [`SessionStatus::since_unix_ms`](crate::SessionStatus::since_unix_ms).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since_unix_ms: Option<u64>,
     },
@@ -139,7 +139,7 @@ pub enum Change {
         /// Its name.
         session: String,
     },
-    /// A path can be relied on, or not.
+    /// A path became usable or unusable.
     PathState {
         /// The session's name.
         session: String,
@@ -162,54 +162,53 @@ pub enum Change {
         /// The policy now.
         to: String,
     },
-    /// The gateway can't be reached, or can again.
+    /// The gateway became unreachable, or reachable again.
     Gateway {
-        /// True if it can.
+        /// True if it can be reached.
         is_up: bool,
-        /// Reason why it can't.
+        /// Reason why it can't be reached.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Time since when it can't, as
-        /// [`GatewayStatus::unreachable_since_unix_ms`](crate::GatewayStatus::unreachable_since_unix_ms)
-        /// has it.
+        /// Same as
+        /// [`GatewayStatus::unreachable_since_unix_ms`](crate::GatewayStatus::unreachable_since_unix_ms).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since_unix_ms: Option<u64>,
     },
-    /// Connections to a server are refused or go without a session although it was seen to have
-    /// Hawser, or are bonded again.
+    /// Connections to a server that was seen to run Hawser are refused or go without a session, or
+    /// are bonded again.
     NotBonded {
         /// Its address and port.
         server: SocketAddr,
-        /// What is amiss; none where nothing is any more.
+        /// The fault; `None` once it is fixed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Connections to a name that is held to its voucher are refused, or go over a session again.
+    /// Connections to a name with a voucher are refused, or go over a session again.
     Vouched {
         /// The name.
         name: String,
-        /// Reason why the last one was refused; none where it was not.
+        /// Reason why the last one was refused; `None` if it was not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
-    /// A directory has this host's registration, or has it no more.
+    /// A directory accepted this host's registration, or lost it.
     Registration {
         /// The name.
         name: String,
-        /// True if it has.
+        /// True if this host is registered.
         is_registered: bool,
         /// Reason, where one is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Other rules for connections are in force.
+    /// The rules for connections changed.
     Rules {
         /// Number of the user's rules.
         count: u64,
         /// The profile in force.
         profile: String,
     },
-    /// Events were forgotten before they were asked for.
+    /// Events were forgotten before the reader requested them.
     Missed {
         /// Number of forgotten events.
         count: u64,

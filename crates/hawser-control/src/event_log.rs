@@ -10,11 +10,11 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// The most that are remembered.
+    /// Limit of remembered events.
     pub const MAX_EVENTS: usize = 1000;
 
-    /// Adds a change, noticed so many milliseconds after 1970-01-01 00:00 UTC. A full log forgets
-    /// its oldest event.
+    /// Adds a change that was noticed at this time, in milliseconds since 1970-01-01 00:00 UTC. A
+    /// full log forgets its oldest event.
     pub fn note(&mut self, at_unix_ms: u64, what: Change) {
         self.latest += 1;
         if self.events.len() >= Self::MAX_EVENTS {
@@ -27,12 +27,12 @@ impl EventLog {
         });
     }
 
-    /// The number of the latest; 0 before the first.
+    /// Returns the number of the latest event; 0 before the first.
     pub const fn latest(&self) -> u64 {
         self.latest
     }
 
-    /// Returns the events after the one with this number, the oldest first. When some of them are
+    /// Returns the events after the one with this number, the oldest first. If some of them are
     /// forgotten, a [`Change::Missed`] precedes the rest, with the number of the last forgotten
     /// one.
     pub fn after(&self, id: u64) -> Vec<Event> {
@@ -72,7 +72,7 @@ mod tests {
         let ids: Vec<_> = told.iter().map(|it| (it.id, it.at_unix_ms)).collect();
         assert_eq!(ids, [(2, 20), (3, 30)]);
         assert_eq!(told[1].what, gone(3));
-        // Also to who knows more than there is, as of a daemon before this one.
+        // A reader may know a higher number than the latest, from an earlier daemon.
         assert_eq!((log.latest(), log.after(99)), (3, Vec::new()));
     }
 

@@ -13,16 +13,16 @@ impl StatusSnapshot {
         self.links.iter().map(|link| link.traffic.down).sum()
     }
 
-    /// Returns the rate of all links now, divided by that of the busiest one, both directions
-    /// together: 1 when one link carries everything. None while nothing moves.
+    /// Returns the current rate of all links divided by that of the busiest one, both directions
+    /// together: 1 if one link carries everything. `None` while no data moves.
     pub fn gain(&self) -> Option<f64> {
         let all = self.links.iter().map(|link| link.traffic.both());
         let busiest = all.max()?;
         quotient(self.up() + self.down(), busiest)
     }
 
-    /// The part of what all links carry now that goes over `link`, both directions together, from 0
-    /// to 1. None while nothing moves.
+    /// Returns the share of `link` in the current rate of all links, both directions together, from
+    /// 0 to 1. `None` while no data moves.
     pub fn share(&self, link: &LinkStatus) -> Option<f64> {
         quotient(link.traffic.both(), self.up() + self.down())
     }

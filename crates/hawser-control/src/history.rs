@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LinkState, LinkStatus};
 
-/// Rates of each link over the last minutes, in samples at equal distances.
+/// Rates of each link over the last minutes, in samples at equal intervals.
 ///
-/// Every list has one entry for each sample, the oldest first, so all of them are equally long.
+/// Every list has one entry per sample, the oldest first, so all lists are equally long.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct HistoryReport {
     /// Time of the latest sample, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's
@@ -17,8 +17,7 @@ pub struct HistoryReport {
     /// Time between two samples.
     #[serde(rename = "every_ms", with = "crate::units::milliseconds")]
     pub every: Duration,
-    /// The links that could be used, or carried something, at any of the samples, in the order of
-    /// their numbers.
+    /// Links that were usable or carried data at any of the samples, in the order of their numbers.
     pub links: Vec<LinkHistory>,
 }
 
@@ -29,29 +28,29 @@ pub struct LinkHistory {
     pub name: String,
     /// The kernel's number for it.
     pub index: LinkIndex,
-    /// Rate that left by it; 0 while the link was not there.
+    /// Rate that left by it; 0 while the link did not exist.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second::list")]
     pub up: Vec<Rate>,
-    /// Rate that arrived by it; 0 while the link was not there.
+    /// Rate that arrived by it; 0 while the link did not exist.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second::list")]
     pub down: Vec<Rate>,
-    /// Its round-trip time, where one was known.
+    /// Its round-trip time, if known.
     #[serde(rename = "rtt_ms", with = "crate::units::milliseconds::option_list")]
     pub rtt: Vec<Option<Duration>>,
-    /// Its state; none while it was not there.
+    /// Its state; `None` while the link did not exist.
     #[serde(default)]
     pub state: Vec<Option<LinkState>>,
 }
 
-/// Keeps the last ten minutes of what links carry, in bounded memory.
+/// Keeps the link rates of the last ten minutes, in bounded memory.
 ///
-/// Give it a sample of the links every [`History::EVERY`].
+/// Call [`History::enter`] with a sample of the links every [`History::EVERY`].
 #[derive(Clone, Debug, Default)]
 pub struct History {
     at_unix_ms: u64,
     /// Samples held.
     length: usize,
-    /// By the links' names: one that comes back under another number goes on.
+    /// Samples by link name: a link that returns under another number continues its track.
     tracks: BTreeMap<String, Track>,
 }
 
@@ -61,7 +60,7 @@ struct Track {
     index: LinkIndex,
     /// Samples; at most as many as the history holds.
     samples: VecDeque<Sample>,
-    /// Number of latest samples during which the link was not there.
+    /// Number of latest samples during which the link did not exist.
     gone_for: usize,
 }
 
@@ -77,11 +76,11 @@ impl History {
     /// Time between two samples.
     pub const EVERY: Duration = Duration::from_secs(1);
 
-    /// The most that are kept.
+    /// Limit of samples.
     pub const MAX_SAMPLES: usize = 600;
 
-    /// Takes a sample of every link, at so many milliseconds since 1970-01-01 00:00 UTC. Where many
-    /// are missing before it, since the machine was asleep, they count as empty ones.
+    /// Adds a sample of every link, taken at this time in milliseconds since 1970-01-01 00:00 UTC.
+    /// Samples missed while the machine was asleep count as empty.
     pub fn enter(&mut self, at_unix_ms: u64, links: &[LinkStatus]) {
         for _ in 0..self.missed(at_unix_ms) {
             self.push_empty();
@@ -105,7 +104,7 @@ impl History {
         }
     }
 
-    /// Corrects the states of the latest sample: they have changed since it was taken.
+    /// Corrects the states of the latest sample, which changed after it was taken.
     pub fn note_states(&mut self, links: &[LinkStatus]) {
         for link in links {
             let track = self.tracks.get_mut(&link.name);
@@ -117,7 +116,7 @@ impl History {
         }
     }
 
-    /// The latest samples, `count` at most.
+    /// Returns the latest samples, at most `count`.
     pub fn report(&self, count: usize) -> HistoryReport {
         let skip = self.length.saturating_sub(count);
         let history = |(name, track): (&String, &Track)| {
@@ -140,7 +139,7 @@ impl History {
         }
     }
 
-    /// The track of a link; none where there is nothing to tell of it, or no room.
+    /// Returns the track of a link; `None` if the link has nothing to record, or there is no room.
     fn track(&mut self, link: &LinkStatus) -> Option<&mut Track> {
         if !self.tracks.contains_key(&link.name) {
             let traffic = &link.traffic;
@@ -160,7 +159,7 @@ impl History {
         self.tracks.get_mut(&link.name)
     }
 
-    /// One more sample in which nothing is known of any link.
+    /// Adds a sample without data of any link.
     fn push_empty(&mut self) {
         self.length = (self.length + 1).min(Self::MAX_SAMPLES);
         let length = self.length;
@@ -174,7 +173,7 @@ impl History {
         });
     }
 
-    /// Returns the number of samples that are missing before the one of this time.
+    /// Returns the number of missing samples before the one of this time.
     fn missed(&self, at_unix_ms: u64) -> usize {
         let span = Duration::from_millis(at_unix_ms.saturating_sub(self.at_unix_ms));
         if self.length == 0 || span < ASLEEP {
@@ -185,9 +184,9 @@ impl History {
     }
 }
 
-/// With all their samples, they fit one line of the API.
+/// With all their samples, so many links fit one line of the API.
 const MAX_LINKS: usize = 32;
-/// A busy machine may be late by less.
+/// A busy machine may be late by less than this.
 const ASLEEP: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -263,7 +262,7 @@ mod tests {
     fn a_machine_that_slept_leaves_a_gap() {
         let mut history = History::default();
         history.enter(1000, &[link(1, 1)]);
-        // Late, but not asleep; then a clock that goes back.
+        // Late, but not asleep; then the clock goes back.
         history.enter(4000, &[link(1, 2)]);
         history.enter(3000, &[link(1, 3)]);
         history.enter(9000, &[link(1, 4)]);
@@ -289,7 +288,7 @@ mod tests {
         }
         for second in 0..History::MAX_SAMPLES as u64 {
             history.enter(second * 1000, &all);
-            // As long as a state's word gets.
+            // The longest word of a state.
             all.iter_mut()
                 .for_each(|link| link.state = LinkState::NoInternet);
         }

@@ -1,12 +1,12 @@
-//! Snapshots and commands: the one API behind the command line and every monitor.
+//! Snapshots and commands: the API that the command line and all monitors use.
 //!
-//! A daemon is asked with a [`Request`] and answers with a [`Response`], each one line of JSON that
-//! carries the version of this API: [`encode`] makes the line, [`LineDecoder`] takes it apart
-//! again. Names of fields end in their unit: `_ms` is a span in milliseconds with a fraction,
-//! `_bps` a rate in bit/s, `_bytes` a count of bytes. Unknown fields are ignored, so that a newer
-//! daemon may say more.
+//! A client sends a [`Request`] and the daemon answers with a [`Response`], each one line of JSON
+//! with the version of this API: [`encode`] creates the line, [`LineDecoder`] decodes it. Names of
+//! fields end in their unit: `_ms` is a span in milliseconds with a fraction, `_bps` a rate in
+//! bit/s, `_bytes` a count of bytes. Unknown fields are ignored, so that a newer daemon may add
+//! some.
 //!
-//! Nothing in here does I/O: the caller moves the bytes.
+//! This crate does no I/O: the caller moves the bytes.
 #![forbid(unsafe_code)]
 
 mod all_sessions;

@@ -5,55 +5,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Event, HistoryReport, PolicyStatus, Scheduled, StatusSnapshot, WhyReport};
 
-/// The requests that a daemon takes.
+/// Requests to a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// Asks for the daemon's state. Answered with [`Response::Status`]. Sessions and streams that
-    /// are not shown need not be asked for: each costs the daemon as much as one that is.
+    /// Asks for the daemon's state. Answered with [`Response::Status`]. Ask only for sessions and
+    /// streams that are shown: each costs the daemon time.
     Status {
-        /// At most so many sessions, the busiest; 64 when missing.
+        /// Limit of sessions, the busiest first; 64 if missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sessions: Option<u64>,
-        /// At most so many streams of each of them, the latest; as many as there is room for when
-        /// missing. All of them together have room for 500.
+        /// Limit of streams of each session, the latest first; all that there is room for if
+        /// missing. All sessions together have room for 500.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         streams: Option<u64>,
     },
     /// Asks why links were used or not. Answered with [`Response::Why`].
     Why {
-        /// The session's name; all sessions when missing.
+        /// The session's name; all sessions if missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
-        /// One stream of it; all streams together when missing.
+        /// One stream of the session; all streams together if missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<StreamId>,
-        /// One connection that was placed by itself, by its number, and nothing else.
+        /// Number of one connection that was placed by itself; then nothing else is reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         connection: Option<u64>,
-        /// Number of the latest placed connections to return; some when missing.
+        /// Number of the latest placed connections to return; a default number if missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         connections: Option<u64>,
     },
     /// Asks for the recording of a session. Answered with [`Response::Recording`].
     Recording {
-        /// The session's name; may be missing where there is only one.
+        /// The session's name; may be missing if there is only one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
-        /// True if it shall name where streams lead.
+        /// Whether the recording names the destinations of streams.
         #[serde(default)]
         destinations: bool,
-        /// Bytes of it that the client has. With 0 the daemon takes a new copy, which it keeps as
-        /// long as the connection lasts.
+        /// Bytes that the client already has. With 0 the daemon takes a new copy, which it keeps
+        /// until the connection closes.
         offset: u64,
     },
-    /// To end in good order. Answered with [`Response::Stopping`].
+    /// Ends the daemon in good order. Answered with [`Response::Stopping`].
     Stop,
-    /// To have a new process of the program take over; what is open stays with this one until it
-    /// ends. Answered with [`Response::Upgraded`] once the new process serves.
+    /// Starts a new process of the program, which takes over; open connections stay with the old
+    /// one until they end. Answered with [`Response::Upgraded`] once the new process serves.
     Upgrade {
-        /// Time after which what is still open ends; an hour when missing.
+        /// Time after which the old process ends open connections; an hour if missing.
         #[serde(
             rename = "limit_ms",
             with = "crate::units::milliseconds::option",
@@ -64,16 +64,16 @@ pub enum Request {
     },
     /// Asks for the links' rates over the last minutes. Answered with [`Response::History`].
     History {
-        /// Number of the latest samples to return; all when missing.
+        /// Number of the latest samples to return; all if missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         samples: Option<u64>,
     },
     /// Asks for the changes since an event. Answered with [`Response::Events`], at once if there
-    /// are any.
+    /// are changes.
     Events {
-        /// The number of the latest event that is known; 0 for all that are remembered.
+        /// Number of the latest known event; 0 for all remembered events.
         after: u64,
-        /// Longest time to wait for a change, at most 25 s; without it, the answer comes at once.
+        /// Longest time to wait for a change, at most 25 s; without it, the answer is immediate.
         #[serde(
             rename = "wait_ms",
             with = "crate::units::milliseconds::option",
@@ -84,63 +84,62 @@ pub enum Request {
     },
     /// Asks how the daemon chooses links. Answered with [`Response::Policy`].
     Policy,
-    /// To use a link otherwise; clients only. What is missing stays as it is. Answered with
+    /// Changes the use of a link; clients only. Missing values stay unchanged. Answered with
     /// [`Response::Done`].
     SetLink(LinkChange),
-    /// To choose links by another policy; clients only. Answered with [`Response::Done`].
+    /// Changes the policy that chooses links; clients only. Answered with [`Response::Done`].
     SetScheduler {
         /// The traffic that the policy is for.
         of: Scheduled,
-        /// The policy's name, as the configuration has it.
+        /// Name of the policy, as in the configuration.
         scheduler: String,
-        /// To write it to the configuration, too.
+        /// Whether to save it to the configuration.
         #[serde(default)]
         save: bool,
     },
-    /// To use the gateway for other connections; clients only. Answered with [`Response::Done`].
+    /// Changes the use of the gateway; clients only. Answered with [`Response::Done`].
     SetGateway {
         /// `always`, `auto` or `never`.
         usage: String,
-        /// To write it to the configuration, too.
+        /// Whether to save it to the configuration.
         #[serde(default)]
         save: bool,
     },
-    /// To let what sessions carry travel over something else; clients only. Answered with
-    /// [`Response::Done`].
+    /// Changes the transport of session data; clients only. Answered with [`Response::Done`].
     SetTransport {
         /// `tcp`, `sctp` or `auto`.
         transport: String,
-        /// To write it to the configuration, too.
+        /// Whether to save it to the configuration.
         #[serde(default)]
         save: bool,
     },
-    /// To put another of the sets of rules that come along in force; clients only. Answered with
+    /// Changes the profile, one of the built-in sets of rules; clients only. Answered with
     /// [`Response::Done`].
     SetProfile {
-        /// Its name, as the configuration has it.
+        /// Name of the profile, as in the configuration.
         profile: String,
-        /// To write it to the configuration, too.
+        /// Whether to save it to the configuration.
         #[serde(default)]
         save: bool,
     },
-    /// To put a rule for connections ahead of the others; clients only. Answered with
+    /// Inserts a rule for connections ahead of the others; clients only. Answered with
     /// [`Response::Done`].
     AddRule {
         /// The keys and values of a `[[rule]]` of the configuration, in TOML:
         /// `program = "firefox"`, a line end, `only = "eth0"`.
         rule: String,
-        /// To write it down, ahead of the others there; without, it ends with the daemon.
+        /// Whether to save it, ahead of the other saved rules; otherwise it ends with the daemon.
         #[serde(default)]
         save: bool,
     },
-    /// To forget a rule for connections; clients only. Answered with [`Response::Done`].
+    /// Removes a rule for connections; clients only. Answered with [`Response::Done`].
     RemoveRule {
-        /// Its number, as [`PolicyStatus::rules`](crate::PolicyStatus::rules) has it.
+        /// Its number, as in [`PolicyStatus::rules`](crate::PolicyStatus::rules).
         number: u64,
-        /// Its [`RuleStatus::rule`](crate::RuleStatus::rule): where another rule has the number by
+        /// Its [`RuleStatus::rule`](crate::RuleStatus::rule): if another rule has the number by
         /// now, that one stays, and the answer is an error.
         rule: String,
-        /// It is one that is written down, and is to be removed there.
+        /// Whether to remove a saved rule.
         #[serde(default)]
         save: bool,
     },
@@ -149,7 +148,7 @@ pub enum Request {
     ReadToken,
     /// Asks for a new invite; gateways only. Answered with [`Response::Invite`].
     Invite {
-        /// Time for which the invite is valid; the daemon's default when missing.
+        /// Time for which the invite is valid; the daemon's default if missing.
         #[serde(
             rename = "ttl_ms",
             with = "crate::units::milliseconds::option",
@@ -160,7 +159,7 @@ pub enum Request {
     },
     /// Asks for the enrolled clients; gateways only. Answered with [`Response::Peers`].
     Peers,
-    /// To forget a peer and end its sessions; gateways only. Answered with [`Response::Revoked`].
+    /// Removes a peer and ends its sessions; gateways only. Answered with [`Response::Revoked`].
     RevokePeer {
         /// The peer's public key as [`PeerStatus::key`] shows it.
         key: String,
@@ -180,9 +179,9 @@ impl Request {
         streams: None,
     };
 
-    /// True if only the daemon's own user and root may ask for it: it ends the daemon, hands out a
-    /// recording or a secret, or admits or removes clients. Everything else is also for members of
-    /// the group `hawser`, and for who has the token of the dashboard.
+    /// True if only the daemon's own user and root may send it: it ends the daemon, hands out a
+    /// recording or a secret, or admits or removes clients. All others are allowed to members of
+    /// the group `hawser`, and to clients with the token of the dashboard.
     #[must_use]
     pub const fn is_for_owner(&self) -> bool {
         match self {
@@ -209,7 +208,7 @@ impl Request {
     }
 }
 
-/// The answers of a daemon.
+/// Answers of a daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -220,33 +219,33 @@ pub enum Response {
     Why(Box<WhyReport>),
     /// A piece of a recording.
     Recording {
-        /// The piece in base64, as RFC 4648 §4 has it.
+        /// The piece in base64, as in RFC 4648 §4.
         piece: String,
-        /// Bytes that follow after it.
+        /// Bytes that follow this piece.
         left_bytes: u64,
     },
-    /// It is about to end.
+    /// The daemon is about to end.
     Stopping,
     /// Another process serves from now on.
     Upgraded {
-        /// Its number.
+        /// Process ID of the new process.
         process_id: u32,
     },
     /// Rates of links.
     History(Box<HistoryReport>),
     /// The changes.
     Events {
-        /// The events, the oldest first; a [`Change::Missed`](crate::Change::Missed) before them
-        /// stands for those that are forgotten.
+        /// The events, the oldest first; a leading [`Change::Missed`](crate::Change::Missed) stands
+        /// for forgotten ones.
         events: Vec<Event>,
-        /// The number of the latest event there is.
+        /// Number of the latest event.
         latest: u64,
     },
     /// How the daemon chooses links.
     Policy(Box<PolicyStatus>),
-    /// The change is made, and is in force from now on.
+    /// The change is made and in force.
     Done {
-        /// The file it was written to, where it was to be.
+        /// The file it was saved to, if the request asked for that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         saved: Option<String>,
     },
@@ -268,7 +267,7 @@ pub enum Response {
         /// Its public key.
         key: String,
     },
-    /// The request was not done.
+    /// The request was not carried out.
     Error {
         /// The kind of fault, for programs.
         reason: ErrorReason,
@@ -277,7 +276,7 @@ pub enum Response {
     },
 }
 
-/// The use of a link from now on; missing fields stay as they are.
+/// Changes to the use of a link; missing fields stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LinkChange {
     /// The interface's name.
@@ -297,11 +296,11 @@ pub struct LinkChange {
     /// Bytes that may go over it in a month, as in the configuration: `10GB`; `none` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowance: Option<String>,
-    /// Strength of its signal, such as `-80dBm`, in place of what its radio says; `off` to go by
-    /// the radio again. It is not saved.
+    /// Strength of its signal, such as `-80dBm`, instead of the radio's own value; `off` to use the
+    /// radio's value again. It is not saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// To write it to the configuration, too; without, it holds until the daemon ends.
+    /// Whether to save it to the configuration; otherwise it is valid until the daemon ends.
     #[serde(default)]
     pub save: bool,
 }
@@ -313,15 +312,15 @@ pub struct LinkChange {
 pub enum ErrorReason {
     /// The line was no request of this version of the API.
     Malformed,
-    /// A daemon of this role does not do that.
+    /// A daemon of this role does not support it.
     Unsupported,
-    /// It may not be asked for by this way, but at the control socket.
+    /// It is allowed only over the control socket.
     Forbidden,
     /// The object that the request names does not exist.
     NotFound,
-    /// A value in the request is not among those that are allowed.
+    /// A value in the request is not allowed.
     Invalid,
-    /// It should have worked.
+    /// An internal failure.
     Failed,
 }
 
@@ -330,7 +329,7 @@ pub enum ErrorReason {
 pub struct PeerStatus {
     /// Its public key.
     pub key: String,
-    /// The name that it gives itself, if any.
+    /// The name that the client gives itself, if any.
     #[serde(default)]
     pub name: Option<String>,
     /// Time since it enrolled.
@@ -340,7 +339,7 @@ pub struct PeerStatus {
         default
     )]
     pub enrolled_ago: Option<Duration>,
-    /// Time since its last session ended; zero while one is open, none when it never had one.
+    /// Time since its last session ended; zero while one is open, `None` if it never had one.
     #[serde(
         rename = "seen_ago_ms",
         with = "crate::units::milliseconds::option",

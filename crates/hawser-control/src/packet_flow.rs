@@ -1,4 +1,4 @@
-//! Flows of packets, which go through a tunnel and not as streams.
+//! Flows of packets, which go through a tunnel instead of streams.
 
 use std::time::Duration;
 
@@ -13,38 +13,39 @@ use crate::words::words;
 pub struct PacketFlowStatus {
     /// Protocol behind the IP headers: `tcp`, `udp`, `icmp`, …, or its number.
     pub protocol: String,
-    /// Inner address, and port where there is one, at the client.
+    /// Inner address at the client, with the port if there is one.
     pub source: String,
-    /// The other end, likewise.
+    /// Destination, in the same form.
     pub destination: String,
-    /// Name of the destination, where this daemon has answered for it.
+    /// Name of the destination, if this daemon answered the name query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Differentiated services code point.
     #[serde(default)]
     pub dscp: u8,
-    /// How its packets are placed that are sent here.
+    /// How the packets sent here are placed.
     pub placed: PacketPlacing,
-    /// The reason for most of its links, for programs; none where nothing was sent here.
+    /// Most frequent reason for the choice of a link, for programs; `None` if no packet was sent
+    /// here.
     #[serde(default)]
     pub why: Option<String>,
     /// Packets sent here, without copies.
     pub packets_sent: u64,
-    /// Their bytes, with the inner headers.
+    /// Inner bytes sent here, including the inner headers.
     pub bytes_sent: ByteCount,
     /// Packets received, each once.
     pub packets_received: u64,
-    /// Their bytes.
+    /// Inner bytes received.
     pub bytes_received: ByteCount,
-    /// Packets that were sent over a second link, too.
+    /// Packets that were also sent over a second link.
     pub copies: u64,
     /// Packets dropped from the queue here.
     pub dropped: u64,
-    /// Packets marked there instead, which tells their sender to be slower.
+    /// Packets marked in the queue instead, which tells their sender to slow down.
     pub marked: u64,
-    /// Packets of the far end that did not arrive.
+    /// Packets from the far end that did not arrive.
     pub lost: u64,
-    /// Packets received after they had counted as lost.
+    /// Packets received after they were counted as lost.
     pub late: u64,
     /// Time since its first packet.
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
@@ -52,10 +53,10 @@ pub struct PacketFlowStatus {
     /// Time since its latest packet.
     #[serde(rename = "idle_ms", with = "crate::units::milliseconds")]
     pub idle: Duration,
-    /// Rate that it sends and receives now.
+    /// Current rate of sending and receiving.
     #[serde(rename = "rate_bps", with = "crate::units::bits_per_second")]
     pub rate: Rate,
-    /// The links that have carried it.
+    /// Links that have carried it.
     pub links: Vec<PacketFlowLink>,
 }
 
@@ -67,9 +68,9 @@ pub enum PacketPlacing {
     /// In order, as the policy decides.
     #[default]
     Bulk,
-    /// Where each arrives first, without waiting for others.
+    /// On the link where each arrives first, without waiting for others.
     RealTime,
-    /// Likewise, and over two links at once.
+    /// Likewise, over two links at once.
     Copied,
 }
 
@@ -82,17 +83,17 @@ pub struct PacketFlowLink {
     pub index: LinkIndex,
     /// Bytes sent over it, without copies.
     pub bytes_sent: ByteCount,
-    /// Bytes sent over it although another link carried them, too.
+    /// Bytes of copies: the packets were sent over another link, too.
     pub bytes_copied: ByteCount,
     /// Bytes received over it.
     pub bytes_received: ByteCount,
-    /// The packets that were placed here, by the reason; in answers to `why` only.
+    /// Packets placed here, by reason; only in answers to `why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen: Vec<WhyCount>,
 }
 
 impl PacketFlowStatus {
-    /// The destination for people: with the name in place of the address where one is known.
+    /// Returns the destination for people: with its name in place of the address, if known.
     pub fn to(&self) -> String {
         let Some(name) = &self.name else {
             return self.destination.clone();
@@ -104,8 +105,8 @@ impl PacketFlowStatus {
         }
     }
 
-    /// The links that have carried it, the busiest first, with the share of each: `dsl 75 % lte 25
-    /// %`.
+    /// Returns the links that have carried it, the busiest first, with the share of each: `dsl 75 %
+    /// lte 25 %`.
     pub fn over(&self) -> String {
         let bytes = |link: &PacketFlowLink| {
             (link.bytes_sent + link.bytes_copied + link.bytes_received).as_u64()
@@ -123,12 +124,13 @@ impl PacketFlowStatus {
         links.iter().map(share).collect::<Vec<_>>().join(" ")
     }
 
-    /// Bytes in both directions.
+    /// Returns the bytes in both directions.
     pub fn moved(&self) -> ByteCount {
         self.bytes_sent + self.bytes_received
     }
 
-    /// An IPv6 address has colons of its own; with a port it stands in brackets.
+    /// Whether the destination has a port. IPv6 addresses contain colons; with a port they are in
+    /// brackets.
     fn has_port(&self) -> bool {
         let colons = self.destination.matches(':').count();
         colons == 1 || self.destination.starts_with('[')

@@ -4,12 +4,12 @@ use std::time::Duration;
 use hawser_types::{ByteCount, LinkIndex, Rate};
 use serde::{Deserialize, Serialize};
 
-/// The decisions on the latest connections that a daemon placed, and the outcomes.
+/// Decisions on the latest connections that a daemon placed, and their outcomes.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct PlacedReport {
-    /// The connections that were asked for, the latest last.
+    /// The requested connections, the latest last.
     pub connections: Vec<PlacedConnection>,
-    /// The latest number that was given; numbers begin with 1.
+    /// The latest assigned number; numbers start with 1.
     pub latest_id: u64,
 }
 
@@ -23,18 +23,18 @@ pub struct PlacedConnection {
     pub at_unix_ms: u64,
     /// `tcp` or `udp`.
     pub protocol: String,
-    /// The process's name.
+    /// Name of the process.
     #[serde(default)]
     pub program: Option<String>,
-    /// The number of the user who runs it.
+    /// ID of the user who runs it.
     #[serde(default)]
     pub user: Option<u32>,
-    /// Destination: the name that was asked for, else the address, and the port.
+    /// Destination: the requested name, else the address, and the port.
     pub destination: String,
-    /// The address, where one is known or only one was tried.
+    /// The address, if it is known or only one was tried.
     #[serde(default)]
     pub address: Option<IpAddr>,
-    /// Class that it was taken for.
+    /// Class assigned to the connection.
     pub class: String,
     /// Bytes that it was expected to send.
     pub expected_up_bytes: ByteCount,
@@ -42,7 +42,7 @@ pub struct PlacedConnection {
     pub expected_down_bytes: ByteCount,
     /// The policy that chooses links.
     pub scheduler: String,
-    /// True if the kernel's program chose, by that policy.
+    /// True if Hawser's program in the kernel chose, by that policy.
     pub in_kernel: bool,
     /// Reason for the first choice, for programs: the policy's, such as `finishes-first`; or
     /// `only`, `suspect`, `closed`, `resolver`, `vpn`, `route`, `peer`, `gateway`.
@@ -51,18 +51,18 @@ pub struct PlacedConnection {
     pub meaning: String,
     /// Rules that applied to it.
     pub rules: Vec<PlacedRule>,
-    /// The links that it could take, the first choice first, as they were when it was decided.
+    /// Links that it could take, the first choice first, in their state at the decision.
     pub candidates: Vec<PlacedCandidate>,
     /// Attempts to connect, in order.
     pub tries: Vec<PlacedTry>,
     /// Number of times that the decision was made again because links had changed during the
     /// attempts.
     pub decided_again: u64,
-    /// The link that it went over in the end; none where it went over a session.
+    /// Link that it finally used; `None` if it went over a session.
     #[serde(default)]
     pub link: Option<String>,
-    /// `connecting`, `open`, `ended`, `failed`; or `untold`, where it goes as the system has it,
-    /// over a session with a peer, or as datagrams over the gateway.
+    /// `connecting`, `open`, `ended`, `failed`; or `untold` if it follows the system's routes, uses
+    /// a session with a peer, or goes as datagrams over the gateway.
     pub state: String,
     /// Error of a connection that was never established.
     #[serde(default)]
@@ -71,7 +71,7 @@ pub struct PlacedConnection {
     pub bytes_sent: ByteCount,
     /// Bytes received.
     pub bytes_received: ByteCount,
-    /// Time for which it was open, until now or its end.
+    /// Time for which it was open, until now or until its end.
     #[serde(
         rename = "lasted_ms",
         with = "crate::units::milliseconds::option",
@@ -84,18 +84,18 @@ pub struct PlacedConnection {
 }
 
 impl PlacedConnection {
-    /// Returns whether it goes over a session, which lists it among its streams.
+    /// Returns whether it uses a session, which lists it among its streams.
     pub fn is_streamed(&self) -> bool {
         matches!(self.why.as_str(), "gateway" | "peer") && !self.is_over()
     }
 
-    /// Returns whether it has ended, or never came about.
+    /// Returns whether it has ended or failed.
     pub fn is_over(&self) -> bool {
         matches!(self.state.as_str(), "ended" | "failed")
     }
 
-    /// Returns the link that it used, for people: behind the first choice where that was another
-    /// one, or in brackets the route that it took instead of a link.
+    /// Returns the link that it used, for people: after the first choice if that was another one,
+    /// or in brackets the route that it took instead of a link.
     pub fn over(&self) -> String {
         let first = self.tries.first().and_then(|first| first.link.as_deref());
         match (self.link.as_deref(), first, self.why.as_str()) {
@@ -117,7 +117,7 @@ pub struct PlacedRule {
     pub field: String,
     /// The rule's value.
     pub value: String,
-    /// Its number then, as `hawser rule list --builtin` shows it.
+    /// Its number at that time, as in `hawser rule list --builtin`.
     pub number: u64,
     /// `user`, `profile` or `built-in`.
     pub source: String,
@@ -133,13 +133,13 @@ pub struct PlacedCandidate {
     pub link: String,
     /// The kernel's number for it.
     pub index: LinkIndex,
-    /// `equal`; `reserve`, when it had to wait for those before it; `suspect`, when it had not
-    /// answered lately.
+    /// `equal`; `reserve` if the links before it had priority; `suspect` if it had not answered
+    /// lately.
     pub standing: String,
-    /// Rate that was assumed for sending.
+    /// Assumed rate for sending.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// Rate that was assumed for receiving.
+    /// Assumed rate for receiving.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
     /// Its round-trip time.
@@ -149,24 +149,24 @@ pub struct PlacedCandidate {
         default
     )]
     pub latency: Option<Duration>,
-    /// Connections on it that moved something.
+    /// Connections on it that moved data.
     pub active: u64,
-    /// Bytes that they had still to send.
+    /// Bytes that these still had to send.
     pub up_bytes: ByteCount,
-    /// Bytes that they had still to receive.
+    /// Bytes that these still had to receive.
     pub down_bytes: ByteCount,
-    /// Time at which it would have finished all that and this connection.
+    /// Time at which it would have finished these and this connection.
     #[serde(rename = "finish_ms", with = "crate::units::milliseconds")]
     pub finish: Duration,
-    /// Time at which it would have answered this connection, beside the others on it.
+    /// Time at which this connection would have been answered, beside the others on the link.
     #[serde(rename = "answer_ms", with = "crate::units::milliseconds")]
     pub answer: Duration,
 }
 
-/// One try to connect.
+/// One attempt to connect.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PlacedTry {
-    /// The link, or `gateway`; none where it went as the system's routes have it.
+    /// The link, or `gateway`; `None` if the system's routes applied.
     #[serde(default)]
     pub link: Option<String>,
     /// Time from the decision to the attempt.
@@ -174,10 +174,10 @@ pub struct PlacedTry {
     pub after: Duration,
     /// `waiting`, `failed`, `given-up`, `connected`, `untold`.
     pub state: String,
-    /// Reason why it failed.
+    /// Reason of the failure.
     #[serde(default)]
     pub error: Option<String>,
-    /// Time that it waited without an answer.
+    /// Time for which it waited without an answer.
     #[serde(
         rename = "waited_ms",
         with = "crate::units::milliseconds::option",

@@ -1,50 +1,50 @@
 use serde::{Deserialize, Serialize};
 
-/// How a daemon chooses links: all settings that can change while it runs. The settings of single
+/// Link choice of a daemon: all settings that can change while it runs. The settings of single
 /// links are in [`StatusSnapshot::links`](crate::StatusSnapshot::links).
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PolicyStatus {
     /// Policy that chooses links for the chunks of a session.
     pub sessions: String,
-    /// Every name that may stand there.
+    /// All valid names of such a policy.
     pub sessions_known: Vec<String>,
-    /// Policy that chooses links for connections that go over one each; none on a daemon without
-    /// such.
+    /// Policy that chooses links for connections over one link each; `None` on a daemon without
+    /// such connections.
     #[serde(default)]
     pub connections: Option<String>,
-    /// Every name that may stand there.
+    /// All valid names of such a policy.
     #[serde(default)]
     pub connections_known: Vec<String>,
-    /// Policy that chooses links for the packets of tunnels; none on a daemon without such.
+    /// Policy that chooses links for the packets of tunnels; `None` on a daemon without tunnels.
     #[serde(default)]
     pub packets: Option<String>,
-    /// Every name that may stand there.
+    /// All valid names of such a policy.
     #[serde(default)]
     pub packets_known: Vec<String>,
-    /// Transport of sessions in both directions; none where the far end decides.
+    /// Transport of sessions in both directions; `None` if the far end decides.
     #[serde(default)]
     pub transport: Option<String>,
-    /// Every name that may stand there.
+    /// All valid names of a transport.
     #[serde(default)]
     pub transports_known: Vec<String>,
     /// The profile of rules in force.
     #[serde(default)]
     pub profile: Option<String>,
-    /// Every name that may stand there.
+    /// All valid names of a profile.
     #[serde(default)]
     pub profiles_known: Vec<String>,
-    /// Use of the gateway where no rule decides: `always`, `auto` or `never`; none where no gateway
+    /// Use of the gateway where no rule decides: `always`, `auto` or `never`; `None` if no gateway
     /// is enrolled.
     #[serde(default)]
     pub gateway: Option<String>,
-    /// The rules for connections that are not built in, in the order in which they are asked.
+    /// Rules for connections that are not built in, in the order of evaluation.
     #[serde(default)]
     pub rules: Vec<RuleStatus>,
-    /// Number of rules. When they would make a message too long, the last ones are not listed.
+    /// Number of rules. If they would make a message too long, the last ones are not listed.
     #[serde(default)]
     pub rule_count: u64,
-    /// The file that changes can be saved to; none where no configuration was named. Rules can be
-    /// saved all the same.
+    /// File for saved changes; `None` if no configuration file was given. Rules can be saved in any
+    /// case.
     #[serde(default)]
     pub file: Option<String>,
 }
@@ -52,9 +52,9 @@ pub struct PolicyStatus {
 /// One rule for connections.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RuleStatus {
-    /// Its number, by which it is removed: as `hawser rule list` shows it.
+    /// Its number, for removal, as in `hawser rule list`.
     pub number: u64,
-    /// `user`, `session` (said while the daemon runs, and not saved) or `profile`.
+    /// `user`, `session` (added while the daemon runs, and not saved) or `profile`.
     pub source: String,
     /// Its name, where it has one.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct RuleStatus {
     pub when: String,
     /// Effect of the rule, in words.
     pub then: String,
-    /// Its keys and values, as [`Request::AddRule`](crate::Request::AddRule) takes them.
+    /// Its keys and values, in the form of [`Request::AddRule`](crate::Request::AddRule).
     #[serde(default)]
     pub rule: String,
 }

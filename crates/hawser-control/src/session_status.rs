@@ -10,58 +10,58 @@ use serde::{Deserialize, Serialize};
 use crate::packet_flow::PacketFlowStatus;
 use crate::words::words;
 
-/// Everything between this machine and one far end.
+/// A session of this machine with one far end.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct SessionStatus {
-    /// A name to tell sessions apart; not a secret.
+    /// Name that identifies the session; not a secret.
     pub id: String,
     /// The far end: its address or the name of its key.
     pub peer: String,
     /// Progress of the session.
     pub state: SessionState,
-    /// Reason for that state, where one is known.
+    /// Reason for that state, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time since when it is interrupted, in milliseconds since 1970-01-01 00:00 UTC, by the
-    /// daemon's clock; `None` unless it is.
+    /// daemon's clock; `None` if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_unix_ms: Option<u64>,
     /// True if the far end is the gateway of this client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_with_gateway: bool,
-    /// True if this client has begun another session with the same far end, which was asked for:
-    /// streams that were open end here, and others are opened there.
+    /// True if this client has opened another session with the same far end on request: open
+    /// streams continue and end here, new ones are opened there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_left: bool,
-    /// Way of large amounts that this end sends to a host that is met at a gateway; `None` of other
-    /// sessions.
+    /// Route of large amounts that this end sends to a host that it meets at a gateway; `None` for
+    /// other sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<SessionRoute>,
     /// The policy that chooses links.
     pub scheduler: String,
-    /// True if the gateway places what it sends by that policy too, unless it is `auto`, and false
-    /// if the gateway's own policy holds. Unknown at a gateway, and until the gateway has said so.
+    /// True if the gateway sends by that policy too, unless it is `auto`; false if the gateway
+    /// applies its own. Unknown at a gateway, and until the gateway has reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_follows_scheduler: Option<bool>,
     /// Time since it began.
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
     pub age: Duration,
-    /// Rate that leaves now.
+    /// Current rate of sending.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// Rate that arrives now.
+    /// Current rate of receiving.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
     /// Data sent, each byte counted once.
     pub bytes_sent: ByteCount,
     /// Data received, each byte counted once.
     pub bytes_received: ByteCount,
-    /// Memory held for its data: what waits to be sent, what was sent and is not acknowledged, and
-    /// what came and was not read, with all of the buffers that it lies in.
+    /// Memory held for its data: unsent, unacknowledged and unread bytes, with the whole buffers
+    /// that hold them.
     pub memory_bytes: ByteCount,
     /// Bytes sent and not acknowledged yet.
     pub unacknowledged_bytes: ByteCount,
-    /// Counters since its beginning, by name: chunks sent again, duplicates, lost channels.
+    /// Counters since its start, by name: retransmitted chunks, duplicates, lost channels.
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
     /// Transport of its data.
@@ -69,14 +69,14 @@ pub struct SessionStatus {
     pub transport: TransportStatus,
     /// Its ways to the far end.
     pub paths: Vec<PathStatus>,
-    /// Number of open streams, also when not all are listed.
+    /// Number of open streams, including those that are not listed.
     pub stream_count: u64,
     /// Its streams.
     pub streams: Vec<StreamStatus>,
     /// The policy that chooses links for packets sent here.
     #[serde(default)]
     pub packet_scheduler: String,
-    /// Number of flows of packets that have moved something lately, also when not all are listed.
+    /// Number of flows of packets that moved data lately, including those that are not listed.
     #[serde(default)]
     pub packet_flow_count: u64,
     /// Its flows of packets, the latest first.
@@ -87,11 +87,11 @@ pub struct SessionStatus {
 /// The transports of a session's data.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TransportStatus {
-    /// Transport that its user wants: `tcp`, `sctp` or `auto`.
+    /// Transport that the user wants: `tcp`, `sctp` or `auto`.
     pub wanted: String,
-    /// Transport of large amounts that this end sends now.
+    /// Transport of large amounts that this end currently sends.
     pub in_use: Transport,
-    /// It is tried, to compare it with the other one.
+    /// Whether it is on trial, for comparison with the other one.
     pub trying: bool,
     /// Reason why there is no association although one is wanted.
     pub problem: Option<String>,
@@ -122,29 +122,29 @@ impl Transport {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SessionState {
-    /// The handshake goes on.
+    /// The handshake is in progress.
     #[default]
     Connecting,
     /// Data can move.
     Established,
-    /// Every path is lost or silent, and the session waits for one to come back.
+    /// Every path is lost or silent, and the session waits for one to recover.
     Interrupted,
     /// The remaining data is being delivered.
     Closing,
 }
 
-/// Way of a session between two hosts that meet at a gateway.
+/// Route of a session between two hosts that meet at a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SessionRoute {
     /// Through the gateway.
     Relayed,
-    /// Past it, over UDP.
+    /// Past the gateway, over UDP.
     Direct,
 }
 
-/// One way to the far end: a link of this machine and an address of the other.
+/// One route to the far end: a link of this machine and an address of the far end.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct PathStatus {
     /// Its number.
@@ -159,9 +159,9 @@ pub struct PathStatus {
     pub remote: Option<SocketAddr>,
     /// State of the path.
     pub state: PathState,
-    /// Reason for that state, or for getting no data, where one is known.
+    /// Reason for that state, or for getting no data, if known.
     pub reason: Option<String>,
-    /// Time since its last sign of life, where one is overdue.
+    /// Time since its last sign of life, if one is overdue.
     #[serde(
         rename = "silent_ms",
         with = "crate::units::milliseconds::option",
@@ -177,37 +177,37 @@ pub struct PathStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub unheard: Option<Duration>,
-    /// Data that this end may send by it.
+    /// Data that this end may send over it.
     #[serde(default)]
     pub standing: PathStanding,
-    /// Rate that leaves by it now.
+    /// Current rate of sending over it.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// Rate that arrives by it now.
+    /// Current rate of receiving over it.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
-    /// Bytes of records sent by it since the session began, repetitions included.
+    /// Bytes of records sent over it since the session began, including retransmissions.
     #[serde(default)]
     pub bytes_sent: ByteCount,
-    /// Bytes of records received by it, likewise.
+    /// Bytes of records received over it, likewise.
     #[serde(default)]
     pub bytes_received: ByteCount,
-    /// Delay that queues add to data sent by it, as the far end sees it; `None` until the far end
-    /// has reported.
+    /// Queueing delay of data sent over it, as the far end sees it; `None` until the far end has
+    /// reported.
     #[serde(
         rename = "up_queue_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub up_queue: Option<Duration>,
-    /// Delay that queues add to data received by it; `None` until it is known.
+    /// Queueing delay of data received over it; `None` until known.
     #[serde(
         rename = "down_queue_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub down_queue: Option<Duration>,
-    /// Rate at which data arrived by it at the far end, by the far end's latest report.
+    /// Rate at which its data arrived at the far end, by the far end's latest report.
     #[serde(
         rename = "arriving_bps",
         with = "crate::units::bits_per_second",
@@ -228,18 +228,18 @@ pub struct PathStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PathState {
-    /// Its first connection is being made.
+    /// Its first connection is being established.
     #[default]
     Connecting,
-    /// It is.
+    /// A connection is established.
     Up,
-    /// It is silent where an answer was expected, and gets nothing new.
+    /// It is silent although an answer is due, and gets no new data.
     Suspect,
-    /// It is given up and tried again from time to time.
+    /// It is given up, and retried from time to time.
     Dead,
 }
 
-/// Data that may be sent by a path.
+/// Data that may be sent over a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -247,15 +247,15 @@ pub enum PathStanding {
     /// All data, as the policy decides.
     #[default]
     Full,
-    /// The same, ahead of other paths.
+    /// All data, in preference to other paths.
     Preferred,
-    /// A chunk now and then, since it did harm.
+    /// Single chunks from time to time, because the path did harm.
     Probing,
     /// No data, because of the user's rules or an allowance.
     Excluded,
 }
 
-/// One TCP connection of a session, or what its association does over one link.
+/// One TCP connection of a session, or its association's part on one link.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct ChannelStatus {
     /// Its number.
@@ -273,14 +273,14 @@ pub struct ChannelStatus {
     pub rtt: Option<Duration>,
     /// The congestion window.
     pub cwnd_bytes: ByteCount,
-    /// Rate at which the far end was seen to receive.
+    /// Rate of delivery to the far end.
     #[serde(rename = "delivery_rate_bps", with = "crate::units::bits_per_second")]
     pub delivery_rate: Rate,
-    /// Bytes sent, headers and repetitions of this layer included.
+    /// Bytes sent, including headers and retransmissions of this layer.
     pub bytes_sent: ByteCount,
     /// Bytes received, likewise.
     pub bytes_received: ByteCount,
-    /// TCP segments that the kernel had to send again.
+    /// TCP segments that the kernel retransmitted.
     pub retransmissions: u64,
     /// Bytes sent and not yet acknowledged by the far session.
     pub in_flight_bytes: ByteCount,
@@ -296,10 +296,10 @@ pub struct ChannelStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ChannelKind {
-    /// Large amounts.
+    /// Carries large amounts.
     #[default]
     Bulk,
-    /// Small or urgent data.
+    /// Carries small or urgent data.
     Express,
 }
 
@@ -310,14 +310,14 @@ pub enum ChannelKind {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ChannelState {
-    /// It is being made or is joining its session.
+    /// It is connecting or joining its session.
     #[default]
     Joining,
     /// It carries data.
     Up,
-    /// It is silent where an answer was expected.
+    /// It is silent although an answer is due.
     Suspect,
-    /// It takes nothing new.
+    /// It accepts no new data.
     Closing,
     /// It is given up.
     Dead,
@@ -328,8 +328,8 @@ pub enum ChannelState {
 pub struct StreamStatus {
     /// Its number.
     pub id: StreamId,
-    /// Destination as the application gave it: `example.org:443`. None for streams that end at the
-    /// peer.
+    /// Destination as the application gave it: `example.org:443`. `None` for streams that end at
+    /// the peer.
     pub destination: Option<String>,
     /// Bytes that the application here has sent.
     pub bytes_sent: ByteCount,
@@ -338,10 +338,10 @@ pub struct StreamStatus {
     /// Time since it was opened.
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
     pub age: Duration,
-    /// The program that asked for it, where that is known.
+    /// Program that opened it, if known.
     #[serde(default)]
     pub program: Option<String>,
-    /// Rate that it sends and receives now.
+    /// Current rate of sending and receiving.
     #[serde(rename = "rate_bps", with = "crate::units::bits_per_second", default)]
     pub rate: Rate,
 }

@@ -1,24 +1,24 @@
 use hawser_types::{ModemState, Radio, SignalState, SignalStrength};
 use serde::{Deserialize, Serialize};
 
-/// The signal of a link that has a radio, or of which the user has said something.
+/// Signal of a link with a radio, or with a strength set by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalStatus {
     /// The latest strength.
     #[serde(rename = "dbm")]
     pub strength: SignalStrength,
-    /// The radio that it is of.
+    /// Technology of the radio.
     pub radio: Radio,
-    /// What it says of the time to come: traffic leaves a link whose signal is not good.
+    /// Trend of the signal: traffic leaves a link whose signal is not good.
     pub state: SignalState,
-    /// Who has told it.
+    /// Source of the value.
     pub source: SignalSource,
     /// Strength below which traffic leaves the link.
     #[serde(rename = "leave_below_dbm")]
     pub leave_below: SignalStrength,
 }
 
-/// Who tells of a link's signal.
+/// Source of a signal's strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -34,18 +34,18 @@ pub enum SignalSource {
 /// The modem behind a link, as ModemManager knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModemStatus {
-    /// What it is doing.
+    /// Activity of the modem.
     pub state: ModemState,
-    /// The technology that it is connected by, such as `LTE`.
+    /// Technology of its connection, such as `LTE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub technology: Option<String>,
-    /// Why its signal is not measured although the user wants that.
+    /// Reason why its signal is not measured although the user wants that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl ModemStatus {
-    /// Says what it is doing: `its modem is connected (LTE)`.
+    /// Returns the modem's activity in words: `its modem is connected (LTE)`.
     pub fn told(&self) -> String {
         let state = match self.state {
             ModemState::Failed => "has failed",
@@ -68,7 +68,7 @@ impl ModemStatus {
 }
 
 impl SignalStatus {
-    /// Says that traffic leaves the link, where it does: `its signal fades (-83dBm)`.
+    /// Returns a warning if traffic leaves the link: `its signal fades (-83dBm)`.
     pub fn warning(&self) -> Option<String> {
         let what = match self.state {
             SignalState::Good => return None,

@@ -17,45 +17,45 @@ use crate::words::words;
 
 /// The state of a daemon at one moment.
 ///
-/// Lists come in the order in which the daemon shows them. Not all sessions and streams need be
-/// listed, and a snapshot too large for one line is shortened by
-/// [`encode_response`](crate::encode_response); the totals are of all.
+/// Lists are in the order in which the daemon shows them. Some sessions and streams may be missing,
+/// and [`encode_response`](crate::encode_response) shortens a snapshot that is too large for one
+/// line; totals include everything.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct StatusSnapshot {
     /// The daemon's version, such as `0.1.0`.
     pub version: String,
     /// Role in which it was started.
     pub role: Role,
-    /// Its process.
+    /// Its process ID.
     pub process_id: u32,
     /// Time since it was started.
     #[serde(rename = "uptime_ms", with = "crate::units::milliseconds")]
     pub uptime: Duration,
-    /// Addresses at which it takes connections of applications or clients.
+    /// Addresses at which it accepts connections of applications or clients.
     pub listen: Vec<SocketAddr>,
     /// Address of its dashboard, if it serves one.
     #[serde(default)]
     pub web: Option<SocketAddr>,
-    /// The links of this machine that it knows.
+    /// The known links of this machine.
     pub links: Vec<LinkStatus>,
-    /// Connections that each go over one link; none where they go over a gateway.
+    /// Connections over one link each; `None` if connections go over a gateway.
     #[serde(default)]
     pub connections: Option<ConnectionsStatus>,
-    /// The kill switch, where one is on; clients only.
+    /// The kill switch, if one is on; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_switch: Option<KillSwitchStatus>,
-    /// The process of before an upgrade, for as long as it serves.
+    /// The process from before an upgrade, while it serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<PredecessorStatus>,
-    /// The directory, where one is served; gateways only.
+    /// The directory, if one is served; gateways only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<DirectoryStatus>,
-    /// This host's registration with a directory, where there is one; clients only.
+    /// This host's registration with a directory, if there is one; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<RegistrationStatus>,
-    /// Number of sessions, also when not all are listed.
+    /// Number of sessions, including those that are not listed.
     pub session_count: u64,
-    /// All sessions together, as they were a moment ago.
+    /// All sessions together, in their state a moment ago.
     #[serde(default)]
     pub all_sessions: AllSessions,
     /// The sessions, each with its own far end.
@@ -70,27 +70,27 @@ impl StatusSnapshot {
     /// Returns the number of open streams that are not listed.
     pub fn unlisted_streams(&self) -> u64 {
         let listed: usize = self.sessions.iter().map(|it| it.streams.len()).sum();
-        // The list is later than the total by a moment.
+        // The list is slightly newer than the total.
         self.all_sessions.stream_count.saturating_sub(listed as u64)
     }
 }
 
-/// A process of before an upgrade: what was open then goes on there.
+/// The process from before an upgrade, which keeps serving open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PredecessorStatus {
     /// Connections of applications, or sessions of clients, that it still serves.
     pub open: u64,
-    /// Time after which it ends them.
+    /// Time until it ends them.
     #[serde(rename = "ends_in_ms", with = "crate::units::milliseconds")]
     pub ends_in: Duration,
 }
 
-/// A kill switch that is on: nothing leaves this machine past Hawser.
+/// An active kill switch: no traffic leaves this machine past Hawser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct KillSwitchStatus {
     /// Since when, in milliseconds since 1970-01-01 00:00 UTC.
     pub since_unix_ms: u64,
-    /// The same as a span.
+    /// Time since then.
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
     pub age: Duration,
 }
@@ -122,14 +122,14 @@ pub struct LinkStatus {
     pub addresses: Vec<IpAddr>,
     /// State of the link, from all that the daemon knows of it.
     pub state: LinkState,
-    /// Reason for that state, where one is known.
+    /// Reason for that state, if known.
     pub reason: Option<String>,
-    /// Time since when it is so, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's clock:
-    /// of a silent link that of its last sign of life, else when the daemon noticed the change.
-    /// `None` where it was so when the daemon started.
+    /// Time since when it has this state, in milliseconds since 1970-01-01 00:00 UTC, by the
+    /// daemon's clock: of a silent link its last sign of life, else the time when the daemon
+    /// noticed the change. `None` if the state is the one at the daemon's start.
     #[serde(default)]
     pub since_unix_ms: Option<u64>,
-    /// The same as a span.
+    /// Time since then.
     #[serde(
         rename = "state_age_ms",
         with = "crate::units::milliseconds::option",
@@ -139,57 +139,55 @@ pub struct LinkStatus {
     /// The user's rules for it, and its traffic of the month; clients only.
     #[serde(default)]
     pub allowed: Option<LinkAllowed>,
-    /// Its place among the links that may be used, the best has 1; clients only. Those that answer
-    /// come first, then it goes by rules and signals, by rates, and by prices.
+    /// Rank among the usable links, the best has 1; clients only. Links that answer come first;
+    /// then rules and signals, rates, and prices decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
-    /// Its radio's signal, where that is known; clients only.
+    /// Its radio's signal, if known; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalStatus>,
-    /// Its modem, where it has one that is known; clients only.
+    /// Its modem, if it has a known one; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modem: Option<ModemStatus>,
-    /// What is done with it, if it is on standby; clients only.
+    /// State of its standby, if it is on standby; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby: Option<StandbyStatus>,
-    /// Its traffic now.
+    /// Its current traffic.
     #[serde(default)]
     pub traffic: LinkTraffic,
 }
 
-/// Traffic of this daemon over a link: chunks of its sessions, and connections that it has placed
-/// there.
+/// Traffic of this daemon over a link: chunks of its sessions, and connections placed on it.
 #[derive(Clone, Copy, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct LinkTraffic {
-    /// Rate that leaves by it now.
+    /// Current rate of sending over it.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// Rate that arrives by it now.
+    /// Current rate of receiving over it.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
-    /// Bytes sent by it since the daemon was started.
+    /// Bytes sent over it since the daemon's start.
     pub sent_bytes: ByteCount,
-    /// Bytes received by it, likewise.
+    /// Bytes received over it, likewise.
     pub received_bytes: ByteCount,
-    /// Its round-trip time as it is now, where it is known.
+    /// Its current round-trip time, if known.
     #[serde(
         rename = "rtt_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub rtt: Option<Duration>,
-    /// The share of segments sent by it lately that had to be sent again, from 0 to 1, where it is
-    /// known.
+    /// Share of segments sent over it lately that were retransmitted, from 0 to 1, if known.
     #[serde(default)]
     pub up_loss: Option<f64>,
-    /// The longest delay that queues add now, as far as it is known.
+    /// Longest current queueing delay, as far as known.
     #[serde(
         rename = "queue_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub queue: Option<Duration>,
-    /// The congestion windows of its channels together; 0 where there are none.
+    /// Sum of the congestion windows of its channels; 0 without channels.
     #[serde(default)]
     pub cwnd_bytes: ByteCount,
 }
@@ -207,17 +205,17 @@ pub struct LinkAllowed {
     pub sent_bytes: ByteCount,
     /// Bytes of records received, likewise.
     pub received_bytes: ByteCount,
-    /// Bytes that may go over it in a month, both ways together.
+    /// Bytes that may go over it in a month, in both directions together.
     pub allowance_bytes: Option<ByteCount>,
-    /// Its allowance is used up, and what that means: `stopped`, `backup` or `continues`.
+    /// Effect of its used-up allowance: `stopped`, `backup` or `continues`.
     pub limit: Option<String>,
-    /// Cost of this month's use, with its unit, where it has a price.
+    /// Cost of this month's use, with its unit, if it has a price.
     pub cost: Option<String>,
-    /// Price of a gigabyte, as [`LinkChange::price`](crate::LinkChange::price) takes it; none where
-    /// it is free.
+    /// Price of a gigabyte, in the form of [`LinkChange::price`](crate::LinkChange::price); `None`
+    /// if it is free.
     #[serde(default)]
     pub price: Option<String>,
-    /// Factor by which weighted policies multiply its rate, from 1 to 1000; none unless it was set.
+    /// Factor by which weighted policies multiply its rate, from 1 to 1000; `None` if not set.
     #[serde(default)]
     pub weight: Option<u64>,
 }
@@ -227,30 +225,30 @@ pub struct LinkAllowed {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LinkState {
-    /// It can be used, as far as is known.
+    /// It is usable, as far as known.
     Up,
-    /// It was heard before, and gives no sign of life now although one is due.
+    /// It was heard before, and gives no sign of life although one is due.
     Silent,
-    /// It is there, and leads nowhere: it has no default route, a captive portal is in the way, or
-    /// the gateway is reached over other links and not over this one.
+    /// It exists but leads nowhere: it has no default route, is behind a captive portal, or does
+    /// not reach the gateway that other links reach.
     #[serde(alias = "no-route")]
     NoInternet,
     /// It has no carrier or no address, or was switched off.
     #[default]
     Down,
-    /// It could be used, but the user named others.
+    /// It is usable, but the user chose other links.
     Unused,
 }
 
 /// Memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// The whole process's, as the kernel counts it.
+    /// Memory of the whole process, as the kernel counts it.
     #[serde(default)]
     pub resident_bytes: ByteCount,
     /// Held for data of all sessions.
     pub used_bytes: ByteCount,
-    /// The most that may be used, where there is a bound.
+    /// Limit of that memory, if there is one.
     pub limit_bytes: Option<ByteCount>,
 }
 

@@ -3,12 +3,12 @@ use std::fmt;
 use hawser_types::StandbyState;
 use serde::{Deserialize, Serialize};
 
-/// A link that the user wants to be connected only while no other is well.
+/// A link that the user wants connected only while no other link works well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandbyStatus {
-    /// Whether it is connected, and by whom.
+    /// Whether it is connected, and by which party.
     pub state: StandbyState,
-    /// Why it cannot be connected, or what the latest attempt has failed by.
+    /// Reason why it cannot be connected, or error of the latest attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -19,7 +19,7 @@ impl fmt::Display for StandbyStatus {
     }
 }
 
-/// Says how a link on standby is: `on standby, and cannot be connected: no SIM card`.
+/// Returns the state of a link on standby: `on standby, and cannot be connected: no SIM card`.
 pub(crate) fn told(state: StandbyState, reason: Option<&str>) -> String {
     let state = match state {
         StandbyState::Waiting => "on standby",

@@ -1,4 +1,4 @@
-//! The one state of links, sessions and the gateway, from all that a daemon knows of them.
+//! The state of links, sessions and the gateway, derived from everything that a daemon knows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,17 +9,17 @@ use crate::{
     PlacingStatus, Role, SessionState, SessionStatus, StatusSnapshot,
 };
 
-/// Settles the states in snapshots of a daemon, so that whoever shows one decides nothing. It
-/// remembers since when what is so.
+/// Settles the states in snapshots of a daemon, so that no monitor has to derive them. It remembers
+/// since when each state holds.
 ///
-/// Evidence of a link, the strongest first: what the kernel says of the interface; signs of life
-/// and overdue ones, of sessions' paths and of connections over the link, of which the latest
-/// counts; then what is in the way of a gateway that other links reach. A silent link stays silent
-/// until it is heard: that the session over it was given up is no sign of life.
+/// Evidence of a link, the strongest first: the kernel's state of the interface; the latest sign of
+/// life, or the overdue one, of sessions' paths and of connections over the link; then obstacles to
+/// a gateway that other links reach. A silent link stays silent until a sign of life arrives;
+/// the end of the session over it is no such sign.
 #[derive(Debug, Default)]
 pub struct States {
     links: BTreeMap<String, KnownLink>,
-    /// Since when sessions are interrupted.
+    /// Time since when each session is interrupted.
     sessions: BTreeMap<String, u64>,
     gateway: KnownGateway,
 }
@@ -34,34 +34,33 @@ struct KnownLink {
 
 #[derive(Debug, Default)]
 struct KnownGateway {
-    /// Since when there is no session that answers.
+    /// Time since when no session with the gateway answers.
     missed_since: Option<u64>,
-    /// It was reached, so that it is missed at once.
+    /// Whether it was reached before, so that its loss is reported at once.
     was_reached: bool,
 }
 
 impl KnownLink {
-    /// True if a sign of life at this time ended the silence. The one that the silence began with
-    /// does not, although it may seem to have come a little later: clocks are read one after the
-    /// other.
+    /// True if a sign of life at this time ended the silence. The one at which the silence began
+    /// does not, although it may seem slightly later: the clocks are read one after the other.
     fn is_broken_by(&self, heard_unix_ms: u64) -> bool {
         let since = self.since.unwrap_or(0);
         heard_unix_ms > since + milliseconds(LEAST_SILENCE / 2)
     }
 }
 
-/// The state of a link by what is known of it now.
+/// The state of a link according to current evidence.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     state: LinkState,
     reason: Option<String>,
-    /// Time since the last sign of life: of a silent link the one that it is silent since, else
-    /// what connections over it have heard.
+    /// Time since the last sign of life: for a silent link the one before its silence, otherwise
+    /// the latest on connections over it.
     heard: Option<Duration>,
 }
 
 impl States {
-    /// Settles the states of links, of sessions and of the gateway, at so many milliseconds since
+    /// Settles the states of links, sessions and the gateway at this time, in milliseconds since
     /// 1970-01-01 00:00 UTC. A client's snapshot has to list all sessions.
     pub fn settle(&mut self, now_unix_ms: u64, seen: &mut StatusSnapshot) {
         for session in &mut seen.sessions {
@@ -72,7 +71,7 @@ impl States {
             self.sessions
                 .retain(|id, _| sessions.iter().any(|session| session.id == *id));
         }
-        // A gateway's paths have the numbers of its clients' links.
+        // A gateway's paths have the link numbers of its clients.
         let own = match seen.role {
             Role::Client => &seen.sessions[..],
             _ => &[],
@@ -115,7 +114,7 @@ impl States {
         }
         let since = match known {
             Some(known) if known.state == verdict.state => known.since,
-            // So it was when the daemon started.
+            // This was the state when the daemon started.
             None if verdict.state != LinkState::Silent && !self.links.contains_key(&link.name) => {
                 None
             }
@@ -177,7 +176,7 @@ impl KnownGateway {
         let since = *self
             .missed_since
             .get_or_insert(session.since_unix_ms.unwrap_or(now));
-        // The first connection takes a moment, and that it is not there yet is no news.
+        // The first connection takes a moment, so its absence is no news yet.
         let waited = Duration::from_millis(now.saturating_sub(since));
         if self.was_reached || waited >= GATEWAY_PATIENCE {
             gateway.unreachable_since_unix_ms = Some(since);
@@ -187,8 +186,8 @@ impl KnownGateway {
     }
 }
 
-/// Returns the state of a link: `link.state` is the kernel's word, `sessions` are those over links
-/// of this machine, and `placing` tells of connections over this one.
+/// Returns the state of a link: `link.state` is the kernel's state, `sessions` are those over links
+/// of this machine, and `placing` is about connections over this link.
 fn judge(
     link: &LinkStatus,
     sessions: &[SessionStatus],
@@ -245,8 +244,8 @@ fn judge(
     verdict(link.state, reason)
 }
 
-/// True if silence in a session tells of links. A peer that answers over none has gone itself, and
-/// so has the process of a gateway that another one takes the place of.
+/// True if silence in a session is evidence about links. A peer that answers over no link is gone
+/// itself, and so is the process of a gateway that another process has replaced.
 fn tells_of_links(session: &SessionStatus) -> bool {
     let mut paths = session.paths.iter();
     (session.is_with_gateway && !session.is_left) || paths.any(|path| path.state == PathState::Up)
@@ -263,7 +262,7 @@ fn is_reached_otherwise(link: &LinkStatus, sessions: &[SessionStatus]) -> bool {
     having.any(|session| session.paths.iter().any(is_up))
 }
 
-/// Data is kept from the path.
+/// Whether data is kept off the path.
 fn is_lesser(path: &PathStatus) -> bool {
     matches!(
         path.standing,
@@ -292,12 +291,12 @@ fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The data path avoids a link sooner. A shorter silence is nothing to tell people: cellular links
-/// fall silent for as long without any fault.
+/// The data path avoids a link sooner. A shorter silence is not reported: cellular links are silent
+/// for as long without any fault.
 const LEAST_SILENCE: Duration = Duration::from_millis(400);
-/// As long as the log waits.
+/// Same delay as that of the log.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(3);
-/// What connections heard so lately shows that the gateway is at fault, not the link.
+/// Signs of life of connections within this time show that the gateway is at fault, not the link.
 const LATELY: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str = "no answer to what was sent over it";
 const UNANSWERED: &str = "connections over it are not answered where others are";

@@ -1,4 +1,4 @@
-//! The form of quantities in JSON: plain numbers, with the unit in the field's name.
+//! Quantities in JSON: plain numbers, with the unit in the field's name.
 
 /// A span as milliseconds with a fraction.
 pub(crate) mod milliseconds {
@@ -19,7 +19,7 @@ pub(crate) mod milliseconds {
         Duration::try_from_secs_f64(millis / 1e3).ok()
     }
 
-    /// The same for a span that may be missing.
+    /// The same for an optional span.
     pub(crate) mod option {
         use super::*;
 
@@ -45,7 +45,7 @@ pub(crate) mod milliseconds {
         }
     }
 
-    /// The same for a list of them.
+    /// The same for a list of optional spans.
     pub(crate) mod option_list {
         use super::*;
 
@@ -81,7 +81,7 @@ pub(crate) mod bits_per_second {
         u64::deserialize(from).map(Rate::from_bits_per_second)
     }
 
-    /// The same for a list of them.
+    /// The same for a list of rates.
     pub(crate) mod list {
         use super::*;
 

@@ -1,6 +1,6 @@
-//! Enums whose variants are words in JSON and in text.
+//! Enums whose variants have one word each, in JSON and in text.
 
-/// Gives enums the words of their variants.
+/// Implements the words of enum variants.
 macro_rules! words {
     ($($kind:ident { $($variant:ident => $word:literal),+ $(,)? })+) => {$(
         impl $kind {
@@ -9,7 +9,7 @@ macro_rules! words {
         }
 
         impl std::fmt::Display for $kind {
-            /// The word that stands for it in JSON.
+            /// Writes the variant's word in JSON.
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(match self {
                     $(Self::$variant => $word,)+

@@ -1,11 +1,11 @@
-//! What `docs/control-api.md` shows is what is spoken.
+//! The examples in `docs/control-api.md` must match the implemented API.
 
 use std::collections::BTreeSet;
 
 use hawser_control::{ErrorReason, Event, Request, Response, decode};
 use serde_json::Value;
 
-/// Every JSON value in a block of the document.
+/// Returns every JSON value in the document's code blocks.
 fn examples() -> Vec<Value> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/control-api.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -20,7 +20,7 @@ fn examples() -> Vec<Value> {
     blocks.flat_map(values).collect()
 }
 
-/// The values of the field `kind` in the examples.
+/// Returns the values of the field `kind` in the examples.
 fn shown(kind: &str) -> BTreeSet<String> {
     let names = examples()
         .into_iter()
@@ -28,7 +28,7 @@ fn shown(kind: &str) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The names that a parser knows, from what it says about one that it does not.
+/// Returns the names that a parser knows, from its error message on an unknown name.
 fn known<T: serde::de::DeserializeOwned>(unknown: Value) -> BTreeSet<String> {
     let error = serde_json::from_value::<T>(unknown)
         .err()
@@ -42,7 +42,7 @@ fn known<T: serde::de::DeserializeOwned>(unknown: Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// Fails unless all of `part` is in `whole`: what is written with other names is not read.
+/// Fails unless all of `part` is in `whole`: fields with unknown names are not read.
 fn assert_within(part: &Value, whole: &Value) {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => {

@@ -1,12 +1,12 @@
 use hawser_sched::connection::Load;
 
-/// Connections on a link or on the gateway, and what they have still to carry.
+/// Connections on a link or on the gateway, and their remaining load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Charges {
     load: Load,
-    /// Real-time connections among those.
+    /// Real-time connections among them.
     calls: u32,
-    /// Connections that came about so far.
+    /// Connections established so far.
     opened: u64,
 }
 
@@ -55,7 +55,7 @@ impl Charges {
         self.calls = self.calls.saturating_sub(u32::from(charge.is_call));
     }
 
-    /// Takes all charges off, so that they can be added again as they are now.
+    /// Removes all charges, so that current ones can be added.
     pub(crate) fn clear(&mut self) {
         (self.load, self.calls) = (Load::default(), 0);
     }

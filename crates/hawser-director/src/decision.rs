@@ -9,53 +9,53 @@ use super::expected::Expected;
 use super::request::ConnectionRequest;
 use super::story::Story;
 
-/// A connection to decide on, and what the caller knows of the way to it.
+/// A connection to decide on, and the caller's knowledge of its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The connection.
     pub request: &'a ConnectionRequest,
-    /// True if it leads to this machine, to a network on one of its links, or by a route that was
-    /// made for it: no gateway leads there.
+    /// True if it leads to this machine, to a network on one of its links, or by a route of its
+    /// own: no gateway leads there.
     pub is_near: bool,
     /// True if its addresses are known; a single one is in the request.
     pub is_resolved: bool,
 }
 
-/// The way of one connection.
+/// The decision on one connection.
 #[derive(Clone, Debug)]
 pub enum Decision {
     /// Over the gateway.
     Gateway(GatewayDecision),
-    /// Over one of these links, or as the system's routes have it.
+    /// Over one of these links, or by the system's routes.
     Links(LinkDecision),
-    /// Not over the gateway, as far as that can be said of a name. The caller is to look the name
-    /// up and to ask again: rules may know its address, and no link was chosen yet.
+    /// Not over the gateway, as far as the name alone tells. The caller must look the name up and
+    /// ask again: rules may apply to its address, and no link was chosen yet.
     Unresolved,
 }
 
-/// A connection goes over the gateway.
+/// Decision for the gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayDecision {
-    /// True if the caller is to wait for the gateway however long that takes: its failure is the
-    /// connection's, and no link is tried.
+    /// True if the caller must wait for the gateway without a limit: if the gateway fails, the
+    /// connection fails, and no link is tried.
     pub waits_for_gateway: bool,
     /// Head start of the gateway before a link is tried as well.
     pub patience: Duration,
     pub(crate) expected: Expected,
-    /// The beginning of its story, which is told once the connection is made.
+    /// Start of its story, which is recorded once the connection is opened.
     pub(crate) story: Box<Story>,
 }
 
-/// The links that a connection may take, and what it is expected to need.
+/// Links that a connection may take, and its expected needs.
 #[derive(Clone, Debug)]
 pub struct LinkDecision {
     /// The links, in the order in which to try them. Suspect links come last.
     pub candidates: Vec<Candidate>,
-    /// A suspect link that is due to be tried again, beside the others.
+    /// A suspect link that is due for a trial, in parallel to the others.
     pub trial: Option<Arc<Link>>,
     pub(crate) expected: Expected,
     pub(crate) system: SystemRoutes,
-    /// The number of its story; [`NO_STORY`] where none is told.
+    /// Number of its story; [`NO_STORY`] if none is recorded.
     pub(crate) story: u64,
 }
 
@@ -64,81 +64,79 @@ pub struct LinkDecision {
 pub struct Candidate {
     /// The link.
     pub link: Arc<Link>,
-    /// How long to wait for an answer on it before another link is tried too.
+    /// Time to wait for an answer on it before another link is tried too.
     pub patience: Duration,
-    /// Its place among the candidates.
+    /// Its group among the candidates.
     pub standing: Standing,
 }
 
 /// Groups of candidates, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// As good as the first.
+    /// As good as the first candidate.
     Equal,
-    /// Kept out while those before it have a chance: another is preferred, or it is kept in
-    /// reserve.
+    /// Not used while earlier candidates have a chance: another is preferred, or this one is kept
+    /// in reserve.
     Reserve,
     /// It did not answer lately.
     Suspect,
 }
 
-/// What goes as the system's routes have it.
+/// Connections that the system's routes decide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SystemRoutes {
-    /// True for IPv4 and for IPv6 if any link leads to such addresses, allowed or not.
+    /// Whether any link leads to IPv4 and to IPv6 addresses, allowed or not.
     pub(crate) leads: [bool; 2],
-    /// True if a connection that no candidate leads to may go as the system has it.
+    /// True if a connection without a suitable candidate may use the system's routes.
     pub(crate) is_open: bool,
-    /// True for IPv4 and for IPv6 if connections are left to the system's routes, whatever links
-    /// there are.
+    /// Whether IPv4 and IPv6 connections are left to the system's routes, whatever links exist.
     pub(crate) is_left: [bool; 2],
 }
 
-/// What is left of the way of an attempt after links or rules have changed.
+/// Validity of an attempt's route after links or rules have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
-    /// It is as open as it was.
+    /// The route is as valid as before.
     Open,
-    /// Its link is gone or leads there no more, or links lead where the system's routes did.
+    /// Its link is gone or no longer leads there, or links replaced the system's routes.
     Gone,
     /// Rules forbid it now.
     Forbidden,
 }
 
-/// The way to one address.
+/// Route to one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By the candidates that lead there.
+    /// Over the candidates that lead there.
     Links,
-    /// As the system's routes have it: no link is known that leads there, or it is left to the
-    /// system.
+    /// By the system's routes: no known link leads there, or the address is left to the system.
     System,
-    /// None: the links that lead there may not be used.
+    /// No route: the links that lead there are forbidden.
     Closed,
 }
 
 impl GatewayDecision {
-    /// True for a call or the like, where people hear every delay.
+    /// True for a real-time connection such as a call, in which people notice every delay.
     pub fn is_call(&self) -> bool {
         self.expected.is_call()
     }
 }
 
 impl LinkDecision {
-    /// What the connection is expected to need.
+    /// Returns the expected needs of the connection.
     pub const fn demand(&self) -> Demand {
         self.expected.demand
     }
 
-    /// Returns the way to `address`.
+    /// Returns the route to `address`.
     pub fn route(&self, address: IpAddr) -> Route {
         let leads = self.candidates.iter().any(|it| it.leads_to(address));
         self.system.route(address.is_ipv6(), leads)
     }
 
-    /// Returns the link called in question by a connection to `address`, and at most
-    /// `MAX_COMPARED` other links to compare it with. `None` where there are no others, where the
-    /// connection may not take them, or where the link is known to be suspect.
+    /// Returns the link to test after a connection to `address`, and at most `MAX_COMPARED` other
+    /// links to compare it with. `None` if there are no others, if the connection may not take
+    /// them, or if the link is already suspect.
     pub fn compared(
         &self,
         link: hawser_types::LinkIndex,
@@ -158,7 +156,7 @@ impl LinkDecision {
 }
 
 impl SystemRoutes {
-    /// Returns the way to addresses of a family to which candidates lead or not.
+    /// Returns the route to addresses of a family.
     pub(crate) fn route(&self, is_ipv6: bool, candidates_lead: bool) -> Route {
         let [v4, v6] = [0, 1].map(|family| (self.is_left[family], self.leads[family]));
         let (is_left, leads) = if is_ipv6 { v6 } else { v4 };
@@ -191,9 +189,9 @@ pub fn leads_to(link: &Link, is_ipv6: bool) -> bool {
     has_route && link.addresses.iter().any(|own| own.is_ipv6() == is_ipv6)
 }
 
-/// Numbers of stories begin with 1.
+/// Story number for "none"; numbers start with 1.
 pub(crate) const NO_STORY: u64 = 0;
-/// One that is answered is enough, but one that is asked may be dead as well.
+/// One answer is enough, but a single link could be dead as well.
 const MAX_COMPARED: usize = 2;
 
 #[cfg(test)]
@@ -201,7 +199,7 @@ mod tests {
     use super::*;
     use crate::testing::{candidate, decision, index};
 
-    /// The links that `a` is compared with.
+    /// Returns the links that `a` is compared with.
     fn compared(candidates: &[(&str, Standing)]) -> Option<Vec<String>> {
         let candidates = candidates.iter().map(|(name, it)| candidate(name, *it));
         let decision = decision(candidates.collect());

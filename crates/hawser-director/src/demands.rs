@@ -6,11 +6,11 @@ use hawser_types::ByteCount;
 
 use super::request::ConnectionRequest;
 
-/// Sizes of connections so far, by application and class of port.
+/// Sizes of earlier connections, by application and class of port.
 #[derive(Debug, Default)]
 pub(crate) struct Demands {
     known: BTreeMap<DemandKey, DemandEstimate>,
-    /// Estimates that have changed since they were last written down.
+    /// Estimates that changed since they were last saved.
     news: BTreeMap<DemandKey, DemandEstimate>,
 }
 
@@ -20,17 +20,17 @@ impl Demands {
         (program, PortClass::of(request.port))
     }
 
-    /// Returns what the next connection is expected to need.
+    /// Returns the expected needs of the next connection.
     pub(crate) fn expect(&self, key: &DemandKey, class: Class) -> Demand {
         let known = self.known.get(key).filter(|known| known.connections > 0);
         let (up, down) = known.map_or(unknown(class), |known| (known.up, known.down));
         Demand { class, up, down }
     }
 
-    /// Learns from a connection that has ended.
+    /// Learns from an ended connection.
     pub(crate) fn learn(&mut self, key: &DemandKey, up: ByteCount, down: ByteCount) {
         if self.known.len() >= MAX_KNOWN && !self.known.contains_key(key) {
-            // Programs may have any number of names; the one seen least goes.
+            // Programs may have any number of names; the least used one is evicted.
             let least = self.known.iter().min_by_key(|(_, it)| it.connections);
             let least = least.map(|(key, _)| key.clone());
             least.and_then(|key| self.known.remove(&key));
@@ -42,7 +42,7 @@ impl Demands {
         }
     }
 
-    /// Takes over what was learned in earlier runs.
+    /// Loads estimates of earlier runs.
     pub(crate) fn load(&mut self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
         self.known.extend(known.into_iter().take(MAX_KNOWN));
     }
@@ -56,8 +56,8 @@ impl Demands {
     }
 }
 
-/// Returns what a connection of an application needs that was not seen before: about what such
-/// connections usually need.
+/// Returns the needs of a connection of an unknown application: roughly the usual ones of its
+/// class.
 fn unknown(class: Class) -> (ByteCount, ByteCount) {
     match class {
         Class::RealTime => (ByteCount::from_kib(256), ByteCount::from_kib(256)),

@@ -32,15 +32,15 @@ use super::request::ConnectionRequest;
 use super::story::{LeftTo, MAX_PROMISES, Promise, Stories, Story, Subject, TryRoute};
 use super::weighing::Weighing;
 
-/// Decides which way each connection takes, counts what is on each way, and learns.
+/// Decides how each connection is routed, counts the connections on each link, and learns.
 ///
-/// The caller tells it of links ([`Director::set_links`]), of connections ([`Director::open`],
-/// [`Director::handle_connected`], [`Director::handle_end`]) and of answers
-/// ([`Director::handle_answer`], [`Director::handle_miss`]). Before a call that decides, reports or
-/// counts it also tells with [`Director::handle_progress`] how far each open connection has come:
-/// always before [`Director::handle_counters`], [`Director::moved`] and [`Director::stories`], and
-/// before others where [`Director::wants_progress`] is true. After any call
-/// [`Director::take_change`] says whether connections that are being made should be decided anew.
+/// The caller passes links ([`Director::set_links`]), connections ([`Director::open`],
+/// [`Director::handle_connected`], [`Director::handle_end`]) and answers
+/// ([`Director::handle_answer`], [`Director::handle_miss`]). It also passes the progress of each
+/// open connection with [`Director::handle_progress`]: always before [`Director::handle_counters`],
+/// [`Director::moved`] and [`Director::stories`], and before other calls if
+/// [`Director::wants_progress`] is true. After any call, [`Director::take_change`] tells whether
+/// unfinished connection attempts need a new decision.
 #[derive(Debug)]
 pub struct Director {
     scheduler: Box<dyn ConnectionScheduler>,
@@ -51,9 +51,9 @@ pub struct Director {
     stories: Stories,
     demands: Demands,
     rates: LinkRates,
-    /// Bytes that went over each link, by its name, sent and received.
+    /// Bytes sent and received over each link, by its name.
     moved: BTreeMap<String, [ByteCount; 2]>,
-    /// The time at which loads were last brought up to date.
+    /// Time when loads were last updated.
     swept: Instant,
     is_changed: bool,
     opened: u64,
@@ -62,7 +62,7 @@ pub struct Director {
 }
 
 impl Director {
-    /// A director for the links in `wanted`, or for all where that is empty.
+    /// Creates a director for the links in `wanted`, or for all links if that is empty.
     pub fn new(policy: ConnectionPolicy, wanted: Vec<String>) -> Self {
         Self {
             scheduler: policy.scheduler(),
@@ -85,14 +85,14 @@ impl Director {
         }
     }
 
-    /// Takes over the machine's links as they are now.
+    /// Sets the machine's current links.
     pub fn set_links(&mut self, now: Instant, links: &[Link]) {
         self.exits.links.set(now, links);
         self.rates.recall(now, &mut self.exits.links);
         self.is_changed = true;
     }
 
-    /// Places connections by another policy from now on. Open ones stay on their links.
+    /// Sets the policy that places connections. Open ones stay on their links.
     pub fn set_policy(&mut self, policy: ConnectionPolicy) {
         if self.scheduler.policy() != policy {
             self.scheduler = policy.scheduler();
@@ -121,8 +121,7 @@ impl Director {
         }
     }
 
-    /// From now on there is a gateway, used as `usage` says. What is known of one that was there
-    /// already stays.
+    /// Enables the gateway, for this use. Knowledge of an earlier gateway stays.
     pub fn set_gateway(&mut self, usage: GatewayUse) {
         match &mut self.exits.gateway {
             Some(gateway) => gateway.set_usage(usage),
@@ -131,13 +130,13 @@ impl Director {
         self.is_changed = true;
     }
 
-    /// Returns what the gateway is used for; none where there is none.
+    /// Returns the use of the gateway; `None` without a gateway.
     pub fn gateway_use(&self) -> Option<GatewayUse> {
         self.exits.gateway.as_ref().map(|it| it.usage())
     }
 
-    /// Takes over the session with the gateway as it is now. To be told every half second. False
-    /// where there is no gateway.
+    /// Sets the current session with the gateway. Call it every half second. Returns false without
+    /// a gateway.
     pub fn set_session(&mut self, now: Instant, session: Option<SessionView>) -> bool {
         let Some(gateway) = &mut self.exits.gateway else {
             return false;
@@ -146,17 +145,17 @@ impl Director {
         true
     }
 
-    /// True once after a change for which connections that are being made may have to go another
-    /// way: a link came, went or changed its state, or the user changed rules.
+    /// Returns true once after a change that may invalidate unfinished connection attempts: a link
+    /// appeared, disappeared or changed its state, or the user changed rules.
     pub fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Decides which way a connection goes. Charges nothing yet.
+    /// Decides the route of a connection. Charges nothing yet.
     ///
-    /// Rules, expectations and links are judged once. The answer is final, unless it is
-    /// [`Decision::Unresolved`]: then the caller looks the name up and asks again with what it
-    /// found.
+    /// Judges rules, expectations and links once. The answer is final, unless it is
+    /// [`Decision::Unresolved`]: then the caller looks the name up and asks again with the
+    /// addresses.
     pub fn decide(&mut self, now: Instant, question: &Question<'_>) -> Decision {
         self.sweep(now);
         let judgement = self.judge(question.request);
@@ -170,18 +169,17 @@ impl Director {
         Decision::Links(self.place(&judgement, &rates, None))
     }
 
-    /// Decides which links a connection tries that does not go over the gateway, whatever is
-    /// better.
+    /// Decides which links a connection tries, without weighing the gateway.
     pub fn decide_links(&mut self, now: Instant, request: &ConnectionRequest) -> LinkDecision {
         self.decide_among_links(now, request, None)
     }
 
-    /// The same for a connection that no application asked for, of which no story is told.
+    /// Does the same for a connection of Hawser's own, for which no story is recorded.
     pub fn decide_untold(&mut self, now: Instant, request: &ConnectionRequest) -> LinkDecision {
         self.decide_among_links(now, request, Some(NO_STORY))
     }
 
-    /// The same for a connection of which `before` was decided, after links have changed.
+    /// Decides again on a connection after links have changed; `before` is the earlier decision.
     pub fn decide_again(
         &mut self,
         now: Instant,
@@ -192,7 +190,7 @@ impl Director {
         self.decide_among_links(now, request, Some(before.story))
     }
 
-    /// Charges a link with a connection that is about to be made on it.
+    /// Charges a link with a connection that is about to be opened on it.
     pub fn open(&mut self, now: Instant, decision: &LinkDecision, link: LinkIndex) -> FlowId {
         let over = self.exits.links.get(link);
         let told = over.and_then(|record| {
@@ -203,7 +201,7 @@ impl Director {
         self.insert(Flow::new(now, Over::Link(link), expected, told))
     }
 
-    /// Charges the gateway with a connection that is about to be made over it.
+    /// Charges the gateway with a connection that is about to be opened over it.
     pub fn open_by_gateway(&mut self, now: Instant, decision: &GatewayDecision) -> FlowId {
         let story = self.tell_by_gateway(decision);
         let has_gateway = self.exits.gateway.is_some();
@@ -212,12 +210,12 @@ impl Director {
         self.insert(Flow::new(now, Over::Gateway, expected, told.flatten()))
     }
 
-    /// Tells of a flow that goes by the gateway, and returns the number of its story.
+    /// Records a flow over the gateway, and returns the number of its story.
     pub fn tell_by_gateway(&mut self, decision: &GatewayDecision) -> u64 {
         self.stories.begin(Story::clone(&decision.story))
     }
 
-    /// Returns everything that is known at this moment.
+    /// Returns the current state.
     pub fn report(&mut self, now: Instant) -> DirectorReport {
         self.sweep(now);
         let rates = self.rates.effective(now, &self.exits.links);
@@ -239,7 +237,7 @@ impl Director {
         }
     }
 
-    /// Returns the bytes that went over each link in all, sent and received, by its name.
+    /// Returns the total bytes sent and received over each link, by its name.
     pub fn moved(&mut self, now: Instant) -> BTreeMap<String, [ByteCount; 2]> {
         self.sweep_now(now);
         self.moved.clone()
@@ -250,8 +248,8 @@ impl Director {
         self.flows.len()
     }
 
-    /// Returns the connections over links that have been gone for so long that they are to be
-    /// ended, so that their programs can try again over other links.
+    /// Returns the connections over links that have been gone for too long. The caller must end
+    /// these, so that their programs can retry over other links.
     pub fn stranded(&mut self, now: Instant) -> Vec<FlowId> {
         let used: BTreeSet<_> = self
             .flows
@@ -272,8 +270,8 @@ impl Director {
             .collect()
     }
 
-    /// Returns the links over which names may be looked up by the links' own servers: none while a
-    /// VPN has all traffic of a family, since its servers were chosen with it.
+    /// Returns the links whose own name servers may be used: none while a VPN has all traffic of a
+    /// family, because the name servers were chosen together with the VPN.
     pub fn links_for_names(&self) -> Vec<Link> {
         let links = &self.exits.links;
         if links.tunnels(&self.link_rules).iter().any(Option::is_some) {
@@ -284,8 +282,8 @@ impl Director {
         allowed.map(|link| Link::clone(link)).collect()
     }
 
-    /// True if a flow that was placed on `link`, as it was then, may go on towards `remote` in the
-    /// same way.
+    /// True if a flow that was placed on `link`, in its state at that time, may continue towards
+    /// `remote`.
     pub fn carries(&self, link: &Link, remote: IpAddr) -> bool {
         let record = self.exits.links.get(link.index);
         record.map(LinkRecord::link).is_some_and(|now| {
@@ -295,8 +293,8 @@ impl Director {
         })
     }
 
-    /// Returns what is left of the way of an attempt to reach `address` over `link`, which was as
-    /// this says when it was decided; without a link: as the system's routes have it.
+    /// Returns the validity of an attempt to reach `address` over `link`, which has the link's
+    /// state at the decision; `None` stands for the system's routes.
     pub fn outlook(
         &self,
         request: &ConnectionRequest,
@@ -340,7 +338,7 @@ impl Director {
         Judgement::new(request, &self.rules, &self.demands, tunnels)
     }
 
-    /// Decides for links. `told`: the number of the story that this goes on with.
+    /// Decides among links. `told` is the number of the story to continue.
     fn decide_among_links(
         &mut self,
         now: Instant,
@@ -353,7 +351,7 @@ impl Director {
         self.place(&judgement, &rates, told)
     }
 
-    /// Decides for the gateway, where that is the way to go.
+    /// Decides for the gateway, if it is the better route.
     fn decide_gateway(
         &mut self,
         judgement: &Judgement<'_>,
@@ -417,7 +415,7 @@ impl Director {
         }
     }
 
-    /// The story of a connection as it begins.
+    /// Returns the initial story of a connection.
     fn story(
         &self,
         now: Instant,
@@ -484,5 +482,5 @@ impl Director {
     }
 }
 
-/// As between two addresses: RFC 8305 §8.
+/// Head start between two addresses: RFC 8305 §8.
 const MIN_HEAD_START: Duration = Duration::from_millis(250);

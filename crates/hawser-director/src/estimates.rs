@@ -3,8 +3,7 @@ use std::time::Duration;
 use hawser_path::{Capacity, KnownLink, KnownRate, LinkLatency};
 use hawser_types::{ByteCount, Instant, Rate};
 
-/// Rates and latency of a link or of the gateway, as connections over it have shown them. Pairs
-/// are of what is sent and what is received.
+/// Measured rates and latency of a link or of the gateway. Pairs are for sending and receiving.
 #[derive(Debug, Default)]
 pub(crate) struct Estimates {
     rates: [Capacity; 2],
@@ -12,8 +11,8 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// Takes in the state of a counter of sent bytes. `busy`: connections were active without a
-    /// pause since the last call.
+    /// Records a counter of sent bytes. `busy`: connections were continuously active since the last
+    /// call.
     pub(crate) fn on_sent(&mut self, now: Instant, total: ByteCount, busy: bool) {
         self.rates[0].on_counter(now, total, busy);
     }
@@ -23,36 +22,36 @@ impl Estimates {
         self.rates[1].on_counter(now, total, busy);
     }
 
-    /// Takes in what one transfer has moved in its time: a lower bound of both rates.
+    /// Records one transfer's bytes and time: a lower bound of both rates.
     pub(crate) fn on_transfer(&mut self, now: Instant, moved: [ByteCount; 2], span: Duration) {
         for (rate, bytes) in self.rates.iter_mut().zip(moved) {
             rate.on_transfer(now, bytes, span);
         }
     }
 
-    /// Takes in a measurement of one direction.
+    /// Records a measurement of one direction.
     pub(crate) fn on_probe(&mut self, now: Instant, up: bool, bytes: ByteCount, span: Duration) {
         let [sending, receiving] = &mut self.rates;
         let rate = if up { sending } else { receiving };
         rate.on_probe(now, bytes, span);
     }
 
-    /// Takes in a round-trip time.
+    /// Records a round-trip time.
     pub(crate) fn on_round_trip(&mut self, rtt: Duration) {
         self.latency.on_sample(rtt);
     }
 
-    /// Takes in that an answer has not come within `waited`.
+    /// Records that an answer did not arrive within `waited`.
     pub(crate) fn on_unanswered(&mut self, waited: Duration) {
         self.latency.on_lower_bound(waited);
     }
 
-    /// Forgets queues: nothing is in them any more.
+    /// Forgets queueing delays, because queues are empty.
     pub(crate) fn on_empty(&mut self) {
         self.latency.on_empty();
     }
 
-    /// Takes over what an earlier run has learned.
+    /// Loads the knowledge of an earlier run.
     pub(crate) fn recall(&mut self, now: Instant, known: &KnownLink) {
         for (rate, known) in self.rates.iter_mut().zip([known.up, known.down]) {
             if let Some(known) = known {
@@ -64,46 +63,46 @@ impl Estimates {
         }
     }
 
-    /// Rates as they were seen; zero while unknown.
+    /// Returns measured rates; zero while unknown.
     pub(crate) fn rates(&self) -> [Rate; 2] {
         let rates = self.rates.each_ref().map(Capacity::rate);
         rates.map(Option::unwrap_or_default)
     }
 
-    /// The most that was seen in this run or earlier ones.
+    /// Returns the highest rates seen in this run or earlier ones.
     pub(crate) fn seen(&self) -> [Option<Rate>; 2] {
         self.rates.each_ref().map(Capacity::seen)
     }
 
-    /// The rates to decide by, where an unknown one counts as given here.
+    /// Returns the rates for decisions, with the given values for unknown ones.
     pub(crate) fn counts_for(&self, now: Instant, [up, down]: [Rate; 2]) -> [Rate; 2] {
         let [sending, receiving] = &self.rates;
         [sending.counts_for(now, up), receiving.counts_for(now, down)]
     }
 
-    /// Confidence in both rates, from 0 to 1.
+    /// Returns the confidence in both rates, from 0 to 1.
     pub(crate) fn confidence(&self, now: Instant) -> [f64; 2] {
         self.rates.each_ref().map(|rate| rate.confidence(now))
     }
 
-    /// Rates learned in this run, with the time of each.
+    /// Returns the rates learned in this run, with the time of each.
     pub(crate) fn learned(&self) -> [Option<(KnownRate, Instant)>; 2] {
         self.rates.each_ref().map(Capacity::learned)
     }
 
-    /// Smoothed round-trip time; zero while unknown.
+    /// Returns the smoothed round-trip time; zero while unknown.
     pub(crate) fn latency(&self) -> Duration {
         self.latency.smoothed()
     }
 
-    /// Lowest round-trip time.
+    /// Returns the lowest round-trip time.
     pub(crate) fn lowest_latency(&self) -> Option<Duration> {
         self.latency.lowest()
     }
 
-    /// How long to wait for an answer before another link is tried too: as long as a retransmission
-    /// timer would, since most answers come before, and within the bounds that RFC 8305 §8 has for
-    /// another address.
+    /// Returns the wait for an answer before another link is tried too: as long as a retransmission
+    /// timer, because most answers arrive earlier, and within the bounds of RFC 8305 §8 for another
+    /// address.
     pub(crate) fn patience(&self) -> Duration {
         match self.expected() {
             Duration::ZERO => UNKNOWN_PATIENCE,
@@ -111,7 +110,7 @@ impl Estimates {
         }
     }
 
-    /// The time by which most answers have come; zero while nothing is known.
+    /// Returns the time within which most answers arrive; zero while unknown.
     pub(crate) fn expected(&self) -> Duration {
         let deviation = self.latency.deviation().saturating_mul(4);
         self.latency.smoothed().saturating_add(deviation)

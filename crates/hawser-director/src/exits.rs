@@ -8,16 +8,16 @@ use super::estimates::Estimates;
 use super::gateway::GatewayRecord;
 use super::links::Links;
 
-/// What a connection goes over.
+/// Route of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Over {
-    /// One link, straight to its destination.
+    /// One link, directly to the destination.
     Link(LinkIndex),
-    /// The session with the gateway, which goes over all links.
+    /// The session with the gateway, which uses all links.
     Gateway,
 }
 
-/// The ways out of this machine: its links, and the gateway where there is one.
+/// Exits of this machine: its links, and the gateway if there is one.
 #[derive(Debug)]
 pub(crate) struct Exits {
     pub(crate) links: Links,
@@ -25,7 +25,7 @@ pub(crate) struct Exits {
 }
 
 impl Over {
-    /// The link; `None` for the gateway.
+    /// Returns the link; `None` for the gateway.
     pub const fn link(self) -> Option<LinkIndex> {
         match self {
             Self::Link(link) => Some(link),
@@ -33,7 +33,7 @@ impl Over {
         }
     }
 
-    /// The kind of way that this is.
+    /// Returns the kind of route.
     pub const fn by(self) -> By {
         match self {
             Self::Link(_) => By::Link,
@@ -43,7 +43,7 @@ impl Over {
 }
 
 impl Exits {
-    /// What is on a way out, and what it can do; `None` for one that is gone.
+    /// Returns the estimates and charges of an exit; `None` if it is gone.
     fn parts_mut(&mut self, over: Over) -> Option<(&mut Estimates, &mut Charges)> {
         match over {
             Over::Link(link) => self.links.get_mut(link).map(|record| record.parts_mut()),
@@ -63,32 +63,32 @@ impl Exits {
         }
     }
 
-    /// Takes the charge of a connection off again.
+    /// Removes the charge of a connection.
     pub(crate) fn give_back(&mut self, over: Over, charge: Charge) {
         if let Some((_, charges)) = self.parts_mut(over) {
             charges.subtract(charge);
         }
     }
 
-    /// Takes all charges off.
+    /// Removes all charges.
     pub(crate) fn clear_charges(&mut self) {
         self.all_mut().for_each(|(_, charges)| charges.clear());
     }
 
-    /// Forgets the queues of ways on which no connection has anything left to carry.
+    /// Forgets the queues of exits whose connections have no load left.
     pub(crate) fn forget_queues(&mut self) {
         let empty = self.all_mut().filter(|(_, charges)| charges.is_empty());
         empty.for_each(|(estimates, _)| estimates.on_empty());
     }
 
-    /// A connection came about.
+    /// Counts an established connection.
     pub(crate) fn on_opened(&mut self, over: Over) {
         if let Some((_, charges)) = self.parts_mut(over) {
             charges.on_opened();
         }
     }
 
-    /// A transfer has moved so much, sent and received, in this time.
+    /// Records the bytes, sent and received, that a transfer moved in this time.
     pub(crate) fn on_transfer(
         &mut self,
         over: Over,
@@ -101,14 +101,14 @@ impl Exits {
         }
     }
 
-    /// A connection's round-trip time.
+    /// Records a connection's round-trip time.
     pub(crate) fn on_round_trip(&mut self, over: Over, rtt: Duration) {
         if let Some((estimates, _)) = self.parts_mut(over) {
             estimates.on_round_trip(rtt);
         }
     }
 
-    /// Smoothed round-trip time; zero while unknown.
+    /// Returns the smoothed round-trip time; zero while unknown.
     pub(crate) fn latency(&mut self, over: Over) -> Duration {
         let parts = self.parts_mut(over);
         parts.map_or(Duration::ZERO, |(estimates, _)| estimates.latency())

@@ -1,4 +1,4 @@
-//! Open connections, and what their way out is charged with for them.
+//! Open connections, and the charges of their exits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use super::link_record::MOST_SLOW;
 use super::sites::Site;
 use super::story::TryId;
 
-/// One connection that the director counts. Numbers are never used twice.
+/// Number of a connection that the director counts; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(u64);
 
-/// How far a connection has come, in all.
+/// Total progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Bytes sent and received since its beginning.
+    /// Bytes sent and received since its start.
     pub moved: [ByteCount; 2],
-    /// The time after which the new ones among them were moved; `None` where that is the last time
-    /// that progress was told.
+    /// Time after which the new bytes among them were moved; `None` for the time of the previous
+    /// report.
     pub since: Option<Instant>,
-    /// The time at which a packet of the far end last came, where that is known.
+    /// Time of the far end's latest packet, if known.
     pub heard: Option<Instant>,
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Flows {
 pub(crate) struct Flow {
     over: Over,
     expected: Expected,
-    /// The try in its story.
+    /// The attempt in its story.
     told: Option<TryId>,
     begun: Instant,
     connected: Option<Instant>,
     activity: Activity,
     segments: Segments,
-    /// The load that its way out is charged with for it.
+    /// Its load on the exit.
     load: Load,
 }
 
@@ -86,14 +86,14 @@ impl Flows {
         self.open.len()
     }
 
-    /// Connections that are open over this way, idle ones too.
+    /// Returns the number of open connections over this exit, including idle ones.
     pub(crate) fn count_over(&self, over: Over) -> u64 {
         self.iter().filter(|flow| flow.over == over).count() as u64
     }
 
-    /// The ways out on which a connection was active, sent and received, without a pause since the
-    /// last call. Calls do not count, since they never want more than they have. Nor does what is
-    /// sent and not acknowledged: it may be more than its way out carries.
+    /// Returns the exits on which a connection was continuously active since the last call, sending
+    /// and receiving. Calls do not count, because they never want more than they have.
+    /// Unacknowledged sent bytes do not count: they may exceed the exit's capacity.
     pub(crate) fn take_busy(&mut self) -> BTreeMap<Over, [bool; 2]> {
         let mut busy: BTreeMap<Over, [bool; 2]> = BTreeMap::new();
         for flow in self.open.values_mut() {
@@ -138,7 +138,7 @@ impl Flow {
         self.expected.site.as_ref()
     }
 
-    /// The part of these sent bytes that has arrived as far as anybody knows.
+    /// Returns how many of these sent bytes are known to have arrived.
     pub(crate) fn acknowledged(&self, sent: ByteCount) -> ByteCount {
         if self.expected.is_acknowledged() {
             sent
@@ -155,12 +155,12 @@ impl Flow {
         self.connected.is_some()
     }
 
-    /// Bytes sent and received, as far as that was told.
+    /// Returns the reported bytes, sent and received.
     pub(crate) fn moved(&self) -> [ByteCount; 2] {
         self.activity.moved()
     }
 
-    /// Time since it was answered, or since it began.
+    /// Returns the time since it was answered, or since its start.
     pub(crate) fn lasted(&self, now: Instant) -> Duration {
         now.since(self.connected.unwrap_or(self.begun))
     }
@@ -170,7 +170,7 @@ impl Flow {
         self.activity.on_begun(at);
     }
 
-    /// Takes in its progress, and returns the bytes that are new, sent and received.
+    /// Records its progress, and returns the new bytes, sent and received.
     pub(crate) fn on_progress(&mut self, now: Instant, progress: &Progress) -> [ByteCount; 2] {
         let before = self.activity.moved();
         match progress.since {
@@ -180,21 +180,21 @@ impl Flow {
         [0, 1].map(|direction| progress.moved[direction] - before[direction])
     }
 
-    /// Takes in its segments, and returns what was known of them before.
+    /// Records its segments, and returns the previous numbers.
     pub(crate) const fn on_segments(&mut self, segments: Segments) -> Segments {
         std::mem::replace(&mut self.segments, segments)
     }
 
-    /// What it has moved for certain before the present pause, and the time that took; once for
-    /// each pause.
+    /// Returns the bytes that certainly arrived before the present pause, and the time that took;
+    /// once per pause.
     pub(crate) fn take_burst(&mut self) -> Option<([ByteCount; 2], Duration)> {
         let ([up, down], took) = self.activity.take_burst()?;
         Some(([self.acknowledged(up), down], took))
     }
 
-    /// Works out its charge as it is now, on a way out with this latency. True if it is idle.
+    /// Updates its charge on an exit with this latency. Returns true if it is idle.
     pub(crate) fn update(&mut self, now: Instant, latency: Duration) -> bool {
-        // One that is not connected yet waits for its link and nothing else, if it still waits.
+        // A connection that is not answered yet waits for its link only, if it still waits.
         let waits = self.connected.is_none() && now.since(self.begun) < MOST_SLOW;
         let is_idle = !waits && self.activity.is_idle(now, latency);
         let [up, down] = self.activity.moved();
@@ -210,11 +210,11 @@ impl Flow {
         is_idle
     }
 
-    /// The charge of its way out for it.
+    /// Returns its charge on the exit.
     ///
-    /// A call over datagrams counts as one until it ends, as it does for the kernel's program: one
-    /// that is muted, or whose answers nobody sees, would be disturbed as it goes on. Datagrams
-    /// that are still for long have ended; a stream may be left open for days.
+    /// A call over datagrams counts as one until it ends, as in the kernel's program: a muted call,
+    /// or one with unseen answers, would be disturbed otherwise. Datagrams that pause for long have
+    /// ended; a stream may stay open for days.
     pub(crate) fn charge(&self) -> Charge {
         let goes_on = self.load.connections > 0 || self.expected.protocol == Protocol::Udp;
         Charge {

@@ -8,26 +8,26 @@ use super::estimates::Estimates;
 use super::report::GatewayReport;
 use super::sites::Sites;
 
-/// A session with a gateway at one moment.
+/// State of a session with a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SessionView {
     /// Its links, each with the round-trip time to the gateway.
     pub links: Vec<(LinkIndex, Duration)>,
-    /// Bytes that went over all of them in it: sent and acknowledged, and received.
+    /// Bytes over all of its links: sent and acknowledged, and received.
     pub moved: [ByteCount; 2],
 }
 
-/// What is known of the gateway, and of the connections over it.
+/// Knowledge about the gateway and the connections over it.
 #[derive(Debug)]
 pub(crate) struct GatewayRecord {
     usage: GatewayUse,
     estimates: Estimates,
     charges: Charges,
-    /// The session, and the time at which it was so; `None` while there is none.
+    /// The session and the time of its state; `None` without a session.
     session: Option<(Instant, SessionView)>,
-    /// The time of the session's state whose bytes were counted last.
+    /// Time of the session state whose bytes were counted last.
     counted: Option<Instant>,
-    /// True, sent and received, if a connection was active on it without a pause since then.
+    /// Whether a connection was continuously active on it since then, sending and receiving.
     busy: [bool; 2],
     sites: Sites,
 }
@@ -77,27 +77,26 @@ impl GatewayRecord {
         Some(&self.session.as_ref()?.1)
     }
 
-    /// True if a session runs, or is waited for.
+    /// True if a session runs, or must be waited for.
     pub(crate) fn is_there(&self) -> bool {
-        // One that is not for everything is not waited for.
+        // A gateway that is not for all connections is not waited for.
         self.session.is_some() || self.usage == GatewayUse::Always
     }
 
-    /// True if the session runs over the link.
+    /// True if the session uses the link.
     pub(crate) fn is_on(&self, link: LinkIndex) -> bool {
         let mut links = self.session().into_iter().flat_map(|it| &it.links);
         links.any(|(index, _)| *index == link)
     }
 
-    /// The gateway had not answered within `waited`, and a link was in its place.
+    /// Records that the gateway did not answer within `waited`, but a link did instead.
     pub(crate) fn on_slow(&mut self, waited: Duration) {
         self.estimates.on_unanswered(waited);
     }
 
-    /// Takes in what went over the session up to the time of its last state. `busy`: a connection
-    /// was active on it without a pause since the last call. The session's state is told by another
-    /// task than the one that calls this, so it may have been told once since then, not at all, or
-    /// twice.
+    /// Counts the session's bytes up to the time of its last state. `busy`: a connection was
+    /// continuously active on it since the last call. Another task reports the session's state, so
+    /// that between two calls there may be one report, none, or two.
     pub(crate) fn count(&mut self, busy: [bool; 2]) {
         self.busy = [self.busy[0] && busy[0], self.busy[1] && busy[1]];
         let Some((at, session)) = &self.session else {
@@ -112,22 +111,22 @@ impl GatewayRecord {
         (self.counted, self.busy) = (Some(*at), [true; 2]);
     }
 
-    /// Head start of the gateway before a link is tried as well.
+    /// Returns the head start of the gateway before a link is tried as well.
     pub(crate) fn patience(&self) -> Duration {
         self.estimates.patience()
     }
 
-    /// Round-trip time of connections over the gateway: as long as connecting takes, but no less
-    /// than to the gateway itself.
+    /// Returns the round-trip time of connections over the gateway: the time to connect, but at
+    /// least the round-trip time to the gateway itself.
     pub(crate) fn latency(&self, nearest: Duration) -> Duration {
         match self.estimates.latency() {
-            // From the gateway on it goes over a good line, mostly.
+            // Beyond the gateway, the network is usually fast.
             Duration::ZERO => nearest.saturating_add(nearest / 2),
             known => known.max(nearest),
         }
     }
 
-    /// The rates that it passes on, where an unknown one counts as given here.
+    /// Returns the gateway's effective rates, with the given values for unknown ones.
     pub(crate) fn counts_for(&self, now: Instant, unknown: [Rate; 2]) -> [Rate; 2] {
         self.estimates.counts_for(now, unknown)
     }

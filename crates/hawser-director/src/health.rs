@@ -2,20 +2,20 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// State of a link, as connections over it have shown it.
+/// State of a link, as shown by connections over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Health {
-    /// Connections over it are answered, as far as that is known.
+    /// Connections over it are answered, as far as known.
     #[default]
     Sound,
-    /// Connections over it were not answered where others were: a black hole.
+    /// Connections over it were not answered where other links were: a black hole.
     Suspect,
     /// A captive portal on it answers in the name of other hosts.
     Portal,
 }
 
 impl Health {
-    /// The word for it in reports.
+    /// Returns its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sound => "sound",
@@ -25,15 +25,15 @@ impl Health {
     }
 }
 
-/// Answers to connections over one link, and its state that follows from them.
+/// Answers to connections over one link, and the link's state derived from them.
 ///
-/// A link is suspect once [`MISSES`] connections in a row went unanswered on it while another link
-/// was answered. It is left out for [`FIRST_HOLD`]. Then one connection tries it beside another
-/// link; unless that is answered, the next hold is twice as long, up to [`MAX_HOLD`].
+/// A link is suspect once [`MISSES`] consecutive connections on it were unanswered while another
+/// link was answered. It is left out for [`FIRST_HOLD`]. Then one connection tries it in parallel
+/// to another link; if that is unanswered, the next hold is twice as long, up to [`MAX_HOLD`].
 #[derive(Debug)]
 pub(crate) struct Reachability {
     misses: u32,
-    /// The time at which something last came over it.
+    /// Time of the latest packet received over it.
     heard: Option<Instant>,
     suspicion: Option<Suspicion>,
     portal: bool,
@@ -64,18 +64,18 @@ impl Reachability {
         }
     }
 
-    /// Time since when the link is suspect, if it is.
+    /// Returns since when the link is suspect, if it is.
     pub(crate) fn suspect_since(&self) -> Option<Instant> {
         self.suspicion.map(|suspicion| suspicion.since)
     }
 
-    /// Returns when something last came over it, as far as that was noticed.
+    /// Returns when a packet was last noticed on it.
     pub(crate) const fn last_heard(&self) -> Option<Instant> {
         self.heard
     }
 
-    /// The far end has answered at `at`, with an acceptance or a refusal, or has sent data. An
-    /// answer from before the suspicion does not end it.
+    /// Records that the far end answered at `at`, by acceptance, refusal or data. An answer from
+    /// before the suspicion does not end it.
     pub(crate) fn on_answer(&mut self, at: Instant) {
         self.heard = self.heard.max(Some(at));
         if self.suspicion.is_none_or(|suspicion| suspicion.since <= at) {
@@ -84,12 +84,12 @@ impl Reachability {
         }
     }
 
-    /// True if something has come over it since `then`.
+    /// True if a packet arrived over it since `then`.
     pub(crate) fn was_heard_since(&self, then: Instant) -> bool {
         self.heard.is_some_and(|heard| heard >= then)
     }
 
-    /// A connection went unanswered, and another link was answered in its place.
+    /// Records an unanswered connection, while another link was answered instead.
     pub(crate) fn on_miss(&mut self, now: Instant) {
         self.misses = self.misses.saturating_add(1);
         if self.misses >= MISSES && self.suspicion.is_none() {
@@ -106,8 +106,8 @@ impl Reachability {
         self.portal = portal;
     }
 
-    /// True if the link is suspect and due to be tried again. The caller is to try it then; the
-    /// next time comes later.
+    /// True if the link is suspect and due for a trial. The caller must try it then; the next trial
+    /// is later.
     pub(crate) fn take_trial(&mut self, now: Instant) -> bool {
         match &mut self.suspicion {
             Some(suspicion) if suspicion.until <= now => {
@@ -120,7 +120,7 @@ impl Reachability {
     }
 }
 
-/// One may be a lost packet.
+/// A single miss may be a lost packet.
 const MISSES: u32 = 2;
 const FIRST_HOLD: Duration = Duration::from_secs(1);
 const MAX_HOLD: Duration = Duration::from_secs(60);

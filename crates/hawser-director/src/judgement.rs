@@ -12,17 +12,17 @@ use super::request::ConnectionRequest;
 use super::sites::Site;
 use super::story::LeftTo;
 
-/// What rules and estimates say of one connection.
+/// Judgement of one connection by rules and estimates.
 #[derive(Debug)]
 pub(crate) struct Judgement<'a> {
     request: &'a ConnectionRequest,
     verdict: Verdict,
     expected: Expected,
-    /// True for IPv4 and for IPv6 if connections are left to the system's routes.
+    /// Whether IPv4 and IPv6 connections are left to the system's routes.
     is_left: [bool; 2],
 }
 
-/// Reasons that put a link behind others, the strongest first: its place in the user's order, its
+/// Criteria that put a link behind others, the strongest first: its place in the user's order, its
 /// rules, and whether it is to be avoided.
 pub(crate) type Tier = (usize, u8, bool);
 
@@ -74,12 +74,12 @@ impl<'a> Judgement<'a> {
         self.expected.site.as_ref()
     }
 
-    /// True if any family that the connection may take is left to the system.
+    /// True if any family of the connection is left to the system.
     pub(crate) fn is_left_anywhere(&self) -> bool {
         self.families().any(|(_, is_left)| is_left)
     }
 
-    /// Who is to say where the connection goes, for any of the families that it may take.
+    /// Returns the party that routes the connection instead, for any of its families.
     pub(crate) fn left_to(&self, [tunnel4, tunnel6]: [Option<&Link>; 2]) -> Option<LeftTo> {
         let (v6, _) = self.families().find(|(_, is_left)| *is_left)?;
         let tunnel = if v6 { tunnel6 } else { tunnel4 };
@@ -89,7 +89,7 @@ impl<'a> Judgement<'a> {
         })
     }
 
-    /// True if the connection may take the link at all, and the link leads there.
+    /// True if the connection may take the link, and the link leads there.
     pub(crate) fn is_open(&self, record: &LinkRecord, rules: &AllLinkRules) -> bool {
         let link = record.link();
         let mut families = self.families();
@@ -97,7 +97,7 @@ impl<'a> Judgement<'a> {
         leads && self.is_allowed(link, rules)
     }
 
-    /// True if rules let the connection take the link, wherever it leads.
+    /// True if rules allow the link to the connection, wherever it leads.
     pub(crate) fn is_allowed(&self, link: &Link, rules: &AllLinkRules) -> bool {
         let among = self.request.among.as_ref();
         let is_among = |among: &Vec<LinkIndex>| among.contains(&link.index);
@@ -106,8 +106,8 @@ impl<'a> Judgement<'a> {
             && !rules.permission(link).is_forbidden()
     }
 
-    /// True if the connection is to keep off a link that a session may take. Sessions outlive the
-    /// links of the moment, so a link that costs counts as soon as rules name it.
+    /// True if the connection must keep off a link that a session may take. Sessions outlive the
+    /// current links, so a metered link counts as soon as rules name it.
     pub(crate) fn keeps_off_some(&self, links: &Links, rules: &AllLinkRules) -> bool {
         let has_metered = rules.metered.iter().any(|name| links.is_wanted(name));
         let keeps_off_metered = has_metered && self.verdict.avoid.contains(&Avoid::Metered);
@@ -132,13 +132,13 @@ impl<'a> Judgement<'a> {
         })
     }
 
-    /// True if the system's routes are to have the connection in this family of addresses.
+    /// True if the system's routes apply to the connection in this family of addresses.
     pub(crate) fn leaves_to_system(&self, v6: bool) -> bool {
         self.families().any(|family| family == (v6, true))
     }
 
-    /// The families of addresses that the connection may go to: true for IPv6, and true if it is
-    /// left to the system there.
+    /// Returns the families of addresses of the connection: true for IPv6, and true if it is left
+    /// to the system there.
     fn families(&self) -> impl Iterator<Item = (bool, bool)> + use<> {
         let only = self.request.remote.map(|remote| remote.is_ipv6());
         let all = [false, true].into_iter().zip(self.is_left);
@@ -146,14 +146,14 @@ impl<'a> Judgement<'a> {
     }
 }
 
-/// True for IPv4 and for IPv6 if connections are left to the system's routes: where these lead
-/// through a VPN for all traffic, and to resolvers, unless links were named for them.
+/// Whether IPv4 and IPv6 connections are left to the system's routes: if these lead through a VPN
+/// for all traffic, and for resolvers, unless links were named for the connection.
 fn is_left(
     request: &ConnectionRequest,
     verdict: &Verdict,
     tunnels: [Option<&Link>; 2],
 ) -> [bool; 2] {
-    // A provider's resolvers often answer over its own link only.
+    // A provider's resolvers often answer only over its own link.
     if request.port == DNS_PORT && verdict.links == LinkChoice::Any {
         return [true, true];
     }

@@ -1,12 +1,12 @@
-//! Decides which way a whole connection takes: over one of this machine's links, or over a gateway.
+//! Decides the route of a whole connection: over one of this machine's links, or over a gateway.
 //!
-//! [`Director::decide`] gives one [`Decision`] for a connection. The caller makes the connection,
-//! charges it with [`Director::open`] or [`Director::open_by_gateway`], and tells what becomes of
-//! it with `handle_*`. From that the director learns what links and the gateway can do and what
-//! applications need.
+//! [`Director::decide`] returns one [`Decision`] for a connection. The caller opens the connection,
+//! charges it with [`Director::open`] or [`Director::open_by_gateway`], and reports its progress
+//! with `handle_*`. From these reports the director learns the capacity of links and gateway and
+//! the needs of applications.
 //!
-//! The crate does no I/O and has no clock: each function takes `now`. The order of calls is written
-//! at [`Director`].
+//! The crate does no I/O and has no clock: each function takes `now`. [`Director`] documents the
+//! order of calls.
 //!
 //! Source: DBAS §II (connection-oriented mode).
 #![forbid(unsafe_code)]

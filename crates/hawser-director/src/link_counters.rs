@@ -4,28 +4,28 @@ use hawser_types::{ByteCount, Instant};
 
 use super::estimates::Estimates;
 
-/// The counters of a link's interface, as far as they show what the link can do.
+/// Counters of a link's interface, from which the link's rates are derived.
 ///
-/// What the interface sends counts only where far ends acknowledge nearly all of it: datagrams may
-/// be lost behind it. Those that the kernel's program counts are told of up to half a second late,
-/// so what was sent is judged when the next reading comes.
+/// Sent bytes count only if far ends acknowledge nearly all of them, because datagrams may be lost
+/// behind the interface. The kernel's program reports its datagrams up to half a second late, so
+/// sent bytes are judged at the next reading.
 #[derive(Debug, Default)]
 pub(crate) struct LinkCounters {
-    /// The latest reading, of which what was sent is not judged yet.
+    /// Latest reading, whose sent bytes are not judged yet.
     latest: Option<Latest>,
-    /// Bytes sent that nobody acknowledges, told of since the latest reading.
+    /// Bytes sent without acknowledgement that were reported since the latest reading.
     unacknowledged: ByteCount,
     /// For sent and received bytes: the counter when a session began to keep the link busy, or when
-    /// it was last taken for a rate since.
+    /// a rate was last derived from it.
     shared: [Option<(Instant, ByteCount)>; 2],
 }
 
-/// One reading of an interface's counters. Pairs are of what is sent and what is received.
+/// One reading of an interface's counters. Pairs are for sending and receiving.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) at: Instant,
     pub(crate) total: [ByteCount; 2],
-    /// True if a connection was active on the link without a pause since the last reading.
+    /// True if a connection was continuously active on the link since the last reading.
     pub(crate) busy: [bool; 2],
     /// True if a session keeps the link busy.
     pub(crate) is_shared: bool,
@@ -34,19 +34,19 @@ pub(crate) struct Reading {
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     reading: Reading,
-    /// Bytes sent since the reading before.
+    /// Bytes sent since the previous reading.
     sent: ByteCount,
-    /// Bytes sent that nobody acknowledges, told of since the reading before.
+    /// Bytes sent without acknowledgement that were reported since the previous reading.
     unacknowledged: ByteCount,
 }
 
 impl LinkCounters {
-    /// So much was sent over the link that nobody acknowledges.
+    /// Adds bytes that were sent over the link without acknowledgement.
     pub(crate) fn on_unacknowledged(&mut self, sent: ByteCount) {
         self.unacknowledged += sent;
     }
 
-    /// Takes in the next reading.
+    /// Records the next reading.
     pub(crate) fn on_reading(&mut self, estimates: &mut Estimates, reading: Reading) {
         let Reading {
             at, total, busy, ..
@@ -72,8 +72,8 @@ impl LinkCounters {
         }
     }
 
-    /// While a session keeps the link busy the counters show a lower bound of its rates: the
-    /// session may wait for its other end.
+    /// Derives a lower bound of the rates while a session keeps the link busy: the session may wait
+    /// for its far end.
     fn on_shared(&mut self, estimates: &mut Estimates, way: usize, now: Reading, arrives: bool) {
         let (at, total) = (now.at, now.total[way]);
         let Some((since, before)) = self.shared[way].filter(|_| now.is_shared && arrives) else {
@@ -92,17 +92,17 @@ impl LinkCounters {
 
 const SENT: usize = 0;
 const RECEIVED: usize = 1;
-/// More than this part of what was sent makes it say nothing.
+/// If unacknowledged bytes exceed this fraction (1/8) of sent bytes, the reading is ignored.
 const UNACKNOWLEDGED_PART: u64 = 8;
-/// Long enough that a burst out of a queue is no rate.
+/// Long enough that a burst out of a queue does not pass for a rate.
 const SHARED_SPAN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Readings half a second apart, in each of which the interface has sent 250,000 bytes, and so
-    /// many of those without acknowledgement. Returns the rate that was seen, in kbit/s.
+    /// Simulates readings half a second apart, each with 250,000 bytes sent, of which
+    /// `unacknowledged` had no acknowledgement. Returns the measured rate, in kbit/s.
     fn sent(unacknowledged: u64, busy: bool, is_shared: bool) -> u64 {
         let (mut counters, mut estimates) = (LinkCounters::default(), Estimates::default());
         for turn in 1..=20 {

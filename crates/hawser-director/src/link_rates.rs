@@ -1,5 +1,4 @@
-//! Rates that links can carry: recalled from earlier runs, kept for later ones, and supposed where
-//! nothing was seen.
+//! Rates of links: recalled from earlier runs, saved for later ones, and assumed while unknown.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,24 +12,24 @@ use super::link_record::LinkRecord;
 use super::link_rules::AllLinkRules;
 use super::links::Links;
 
-/// What is known of links beyond what was seen in this run.
+/// Knowledge about links from outside this run.
 #[derive(Debug, Default)]
 pub(crate) struct LinkRates {
     /// Links of earlier runs, the newest last.
     earlier: Vec<(LinkKey, KnownLink)>,
-    /// The default routes, as the system prefers them.
+    /// Default routes, in the system's order of preference.
     routes: Vec<DefaultRoute>,
-    /// Rates that were last taken for later runs, and the times at which they were seen.
+    /// Rates last saved for later runs, and the times of their measurement.
     written: BTreeMap<LinkKey, [Option<(KnownRate, Instant)>; 2]>,
 }
 
-/// The rates that links count for in decisions, at one moment.
+/// Effective rates of links in decisions at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EffectiveRates {
     now: Instant,
-    /// The link that the system itself prefers, where that is known.
+    /// The link that the system itself prefers, if known.
     system: Option<LinkIndex>,
-    /// Rates, sent and received, of any other link of which nothing is known.
+    /// Rates, sent and received, of any other link without known rates.
     doubtful: [Rate; 2],
 }
 
@@ -43,8 +42,8 @@ impl LinkRates {
         self.routes = routes;
     }
 
-    /// Looks up which networks the links are attached to, and what is known of them there. A link
-    /// that is attached to another network by now can do something else.
+    /// Identifies the networks of the links, and recalls the knowledge about these. A link that is
+    /// now attached to another network may have other rates.
     pub(crate) fn recall(&self, now: Instant, links: &mut Links) {
         if self.routes.is_empty() && self.earlier.is_empty() {
             return;
@@ -53,7 +52,7 @@ impl LinkRates {
             let network = self.network(record.link());
             let is_other = record.network().is_some_and(|before| before != network);
             if is_other && !self.has_router(record.link().index) {
-                // Its routes come back.
+                // Its routes will come back.
                 continue;
             }
             let known = self.known(&(record.link().name.clone(), network.clone()));
@@ -61,7 +60,7 @@ impl LinkRates {
         }
     }
 
-    /// Returns what was learned of links since the last call, where it has changed noticeably.
+    /// Returns noticeable changes in the knowledge about links since the last call.
     pub(crate) fn take_news(&mut self, links: &Links) -> BTreeMap<LinkKey, KnownLink> {
         let mut news = BTreeMap::new();
         for record in links.iter() {
@@ -83,12 +82,12 @@ impl LinkRates {
         news
     }
 
-    /// Returns the rates that links count for at this moment.
+    /// Returns the effective rates of links at this moment.
     ///
-    /// Where the system's own link is not known it is taken for an ordinary one. Any other counts
-    /// for five ninths of the best at most before it has shown more. That is less than the best, so
-    /// a connection that is alone goes over what is known to be good. It is more than half, so of
-    /// several equal connections at once the second goes there, and shows what the link can do.
+    /// If the system's preferred link is unknown, every link counts as ordinary. Any other link
+    /// counts for at most five ninths of the best until it has shown more. This is less than the
+    /// best, so a single connection takes the link with known rates. It is more than half, so the
+    /// second of several equal connections takes the other link, and shows its rates.
     pub(crate) fn effective(&self, now: Instant, links: &Links) -> EffectiveRates {
         let is_here = |route: &&DefaultRoute| links.get(route.link).is_some();
         let system = self.routes.iter().find(is_here).map(|it| it.link);
@@ -115,8 +114,8 @@ impl LinkRates {
         rates
     }
 
-    /// What is known of the link: in this network, or else by its name alone, which is half as
-    /// good.
+    /// Returns the knowledge about the link in this network, or else by its name alone with half
+    /// the confidence.
     fn known(&self, key: &LinkKey) -> Option<KnownLink> {
         let here = self.earlier.iter().rfind(|(known, _)| known == key);
         if let Some((_, known)) = here {
@@ -131,7 +130,7 @@ impl LinkRates {
         })
     }
 
-    /// What tells the network of the link from others: its router, or else the network of its own
+    /// Returns the identity of the link's network: its router, or else the network of the link's
     /// address.
     fn network(&self, link: &Link) -> String {
         let mut routes = self.routes.iter().filter(|route| route.link == link.index);
@@ -147,13 +146,13 @@ impl LinkRates {
 }
 
 impl EffectiveRates {
-    /// The moment.
+    /// Returns the moment of these rates.
     pub(crate) const fn now(&self) -> Instant {
         self.now
     }
 
-    /// Rates that a link counts for, sent and received. A weak one of which nothing is known counts
-    /// for half of what another would.
+    /// Returns the effective rates of a link, sent and received. A link with a weak signal and
+    /// unknown rates counts for half.
     pub(crate) fn of(&self, record: &LinkRecord, rules: &AllLinkRules) -> [Rate; 2] {
         let unknown = if self.is_ordinary(record) {
             [FALLBACK_RATE; 2]
@@ -175,7 +174,7 @@ impl EffectiveRates {
     }
 }
 
-/// Returns what was learned of one direction, if it differs enough from what was written last.
+/// Returns the knowledge about one direction, if it differs enough from the saved one.
 fn renewed(
     written: &mut Option<(KnownRate, Instant)>,
     learned: Option<(KnownRate, Instant)>,
@@ -197,7 +196,7 @@ fn renewed(
     Some(known)
 }
 
-/// The network of an address, as wide as such are where nothing is known of it.
+/// Returns the network of an address, with the usual prefix length because the real one is unknown.
 fn neighbourhood(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(own) => IpAddr::V4((u32::from(own) & (u32::MAX << 8)).into()),
@@ -205,7 +204,7 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A rate that still holds is written again after this time, so that it does not count as old.
+/// A valid rate is saved again after this time, so that it does not count as old.
 const RENEW_AFTER: Duration = Duration::from_secs(3600);
-/// A link of which nothing is known counts for this part of the best: parts, of so many.
+/// Fraction of the best rate for which a link without known rates counts: 5/9.
 const DOUBT: (u64, u64) = (5, 9);

@@ -10,17 +10,17 @@ use super::estimates::Estimates;
 use super::health::{Health, Reachability};
 use super::link_counters::{LinkCounters, Reading};
 
-/// What is known of one link.
+/// Knowledge about one link.
 #[derive(Debug)]
 pub(crate) struct LinkRecord {
     link: Arc<Link>,
-    /// The time at which the link came.
+    /// Time when the link appeared.
     since: Instant,
     reachability: Reachability,
     estimates: Estimates,
     loss: LinkLoss,
     charges: Charges,
-    /// What tells the network that it is attached to from others; `None` until that was looked up.
+    /// Identity of its network; `None` until it was looked up.
     network: Option<String>,
     counters: LinkCounters,
 }
@@ -43,7 +43,7 @@ impl LinkRecord {
         &self.link
     }
 
-    /// The same link as it is now.
+    /// Sets the current properties of the same link.
     pub(crate) fn set_link(&mut self, link: Arc<Link>) {
         self.link = link;
     }
@@ -72,17 +72,17 @@ impl LinkRecord {
         self.reachability.health()
     }
 
-    /// The answers to connections over the link.
+    /// Returns the answers to connections over the link.
     pub(crate) const fn reachability(&self) -> &Reachability {
         &self.reachability
     }
 
-    /// True if a packet has come over the link since `then`, as far as that was noticed.
+    /// True if the link is known to have received a packet since `then`.
     pub(crate) fn was_heard_since(&self, then: Instant) -> bool {
         self.reachability.was_heard_since(then)
     }
 
-    /// The far end has answered at `at`, or has sent something.
+    /// Records that the far end answered or sent data at `at`.
     pub(crate) fn on_answer(&mut self, at: Instant, latency: Option<Duration>) {
         self.reachability.on_answer(at);
         if let Some(latency) = latency {
@@ -90,15 +90,15 @@ impl LinkRecord {
         }
     }
 
-    /// A connection was not answered within `waited`, and another link was answered in its place.
+    /// Records that a connection was not answered within `waited`, while another link was.
     pub(crate) fn on_miss(&mut self, now: Instant, waited: Duration) {
         self.estimates.on_unanswered(waited);
         self.reachability.on_miss(now);
     }
 
-    /// A connection begun at `since`, and a second one beside it, were not answered within
-    /// `waited`, while another link was answered in their place. That counts as two misses, unless
-    /// something has come over the link since, or the link itself came later.
+    /// Records that a connection started at `since` and a parallel second one were not answered
+    /// within `waited`, while another link was answered instead. Counts as two misses, unless the
+    /// link received a packet since then or appeared later.
     pub(crate) fn on_silence(&mut self, now: Instant, since: Instant, waited: Duration) {
         if self.since <= since && !self.reachability.was_heard_since(since) {
             self.estimates.on_unanswered(waited);
@@ -115,13 +115,13 @@ impl LinkRecord {
         self.reachability.set_portal(portal);
     }
 
-    /// True if the link is suspect and due to be tried again. The caller is to try it then; the
-    /// next time comes later.
+    /// True if the link is suspect and due for a trial. The caller must try it then; the next trial
+    /// is later.
     pub(crate) fn take_trial(&mut self, now: Instant) -> bool {
         self.reachability.take_trial(now)
     }
 
-    /// The link as policies see it, with these rates.
+    /// Returns the link in the form that policies use, with these rates.
     pub(crate) fn view(&self, [up, down]: [Rate; 2]) -> LinkView {
         LinkView {
             link: self.link.index,
@@ -136,7 +136,7 @@ impl LinkRecord {
         self.network.as_deref()
     }
 
-    /// The link is attached to `network`, and `known` was learned of it there.
+    /// Attaches the link to `network`, and recalls `known` about it there.
     pub(crate) fn attach(&mut self, now: Instant, network: String, known: Option<&KnownLink>) {
         if self
             .network
@@ -151,9 +151,9 @@ impl LinkRecord {
         self.network = Some(network);
     }
 
-    /// True if only a queue speaks against the link after an answer was waited for so long. The
-    /// link then delivers what others have asked for, more slowly than when it is empty; queues
-    /// grow by more than the estimate follows.
+    /// True if a queue alone explains that an answer took this long. The link then delivers the
+    /// data of other connections, more slowly than when it is empty; queues grow faster than the
+    /// estimate follows.
     pub(crate) fn is_only_slow(&self, now: Instant, waited: Duration) -> bool {
         let is_sound = self.health() == Health::Sound;
         let is_alive = is_sound && self.was_heard_since(now - ALIVE);
@@ -167,15 +167,15 @@ impl LinkRecord {
         &mut self.counters
     }
 
-    /// Takes in the interface's counters.
+    /// Records the interface's counters.
     pub(crate) fn on_reading(&mut self, reading: Reading) {
         self.counters.on_reading(&mut self.estimates, reading);
     }
 }
 
-/// A link on which something was received so lately still leads somewhere.
+/// A link that received a packet within this time still works.
 const ALIVE: Duration = Duration::from_millis(500);
-/// No connection is waited for longer, whatever the queue.
+/// Longest wait for a connection, whatever the queue.
 pub(crate) const MOST_SLOW: Duration = Duration::from_secs(15);
 
 #[cfg(test)]

@@ -3,20 +3,20 @@ use std::collections::BTreeMap;
 use hawser_sched::rules::LinkRules;
 use hawser_types::{Link, Permission};
 
-/// The user's rules for all links, by name. A link that is not named is like any other.
+/// The user's rules for all links, by name. A link without rules is an ordinary link.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct AllLinkRules {
-    /// The rules of each link as they apply now.
+    /// Current rules of each link.
     pub by_name: BTreeMap<String, LinkRules>,
-    /// The links whose use costs: they have a price or an allowance.
+    /// Metered links: they have a price or an allowance.
     pub metered: Vec<String>,
-    /// The links whose signal is weak: where nothing is known of their rates, they promise less.
+    /// Links with a weak signal: while their rates are unknown, lower ones are assumed.
     pub weak: Vec<String>,
 }
 
 impl AllLinkRules {
-    /// Returns what is allowed on a link to connections of their own. They go both ways, so the
-    /// stricter direction counts.
+    /// Returns the permission of a link for single connections. These go in both directions, so the
+    /// stricter one applies.
     pub(crate) fn permission(&self, link: &Link) -> Permission {
         let rules = self.by_name.get(&link.name).copied().unwrap_or_default();
         if rules.up.rank() >= rules.down.rank() {
@@ -35,7 +35,7 @@ impl AllLinkRules {
         is_taken && !self.is_metered(link)
     }
 
-    /// Returns how readily a link is taken, the most readily first; `None` where it is forbidden.
+    /// Returns the priority of a link, the lowest first; `None` if it is forbidden.
     pub fn place(&self, link: &Link) -> Option<u8> {
         match self.permission(link) {
             Permission::Forbidden(_) => None,
@@ -53,7 +53,7 @@ impl AllLinkRules {
         self.by_name.get(&link.name).map_or(0.0, |it| it.price)
     }
 
-    /// True if using the link costs.
+    /// True if using the link costs money.
     pub(crate) fn is_metered(&self, link: &Link) -> bool {
         self.metered.contains(&link.name)
     }

@@ -8,15 +8,15 @@ use hawser_types::{Instant, Link, LinkIndex};
 use super::link_record::LinkRecord;
 use super::link_rules::AllLinkRules;
 
-/// The links that connections may be placed on, with what is known of each.
+/// Links for connections, with the knowledge about each.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// The links that the user named; none: all.
+    /// Links that the user named; empty for all links.
     wanted: Vec<String>,
     records: BTreeMap<LinkIndex, LinkRecord>,
-    /// Links that can't be used any more, and since when: switched off, without carrier, removed.
+    /// Unusable links, and since when: switched off, without carrier, removed.
     gone: BTreeMap<LinkIndex, Instant>,
-    /// The VPNs that the system sends all IPv4 and all IPv6 traffic through.
+    /// VPNs through which the system sends all IPv4 and all IPv6 traffic.
     tunnels: [Option<Link>; 2],
 }
 
@@ -30,14 +30,14 @@ impl Links {
         }
     }
 
-    /// Takes over the machine's links as they are now.
+    /// Sets the machine's current links.
     pub(crate) fn set(&mut self, now: Instant, links: &[Link]) {
         self.note_tunnels(links);
         let mut known = std::mem::take(&mut self.records);
         for link in usable(links, &self.wanted) {
             let index = link.index;
             let before = known.remove(&index);
-            // The number may be another interface's by now.
+            // The number may belong to another interface by now.
             let same = before.filter(|record| record.link().name == link.name);
             let link = Arc::new(link);
             let record = match same {
@@ -55,13 +55,13 @@ impl Links {
         }
     }
 
-    /// True if the link has been gone for so long that nothing waits for it any longer.
+    /// True if the link has been gone for so long that its connections are given up.
     pub(crate) fn is_given_up(&self, index: LinkIndex, now: Instant) -> bool {
         let gone = self.gone.get(&index);
         gone.is_some_and(|since| now.since(*since) >= GIVEN_UP_AFTER)
     }
 
-    /// Forgets links that are gone and not used by anything.
+    /// Forgets links that are gone and unused.
     pub(crate) fn forget_gone(&mut self, is_used: impl Fn(LinkIndex) -> bool) {
         self.gone.retain(|index, _| is_used(*index));
     }
@@ -84,18 +84,18 @@ impl Links {
         self.records.values_mut()
     }
 
-    /// True if the user has named the links to use.
+    /// True if the user named the links to use.
     pub(crate) const fn are_named(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// True if a link of this name would be used once it is there.
+    /// True if a link of this name would be used if it existed.
     pub(crate) fn is_wanted(&self, name: &String) -> bool {
         self.wanted.is_empty() || self.wanted.contains(name)
     }
 
-    /// The VPNs that take all IPv4 and all IPv6 traffic; none where the user has named links, or
-    /// has forbidden the VPN.
+    /// Returns the VPNs that take all IPv4 and all IPv6 traffic; `None` if the user has named links
+    /// or forbidden the VPN.
     pub(crate) fn tunnels(&self, rules: &AllLinkRules) -> [Option<&Link>; 2] {
         let is_allowed = |link: &&Link| !rules.permission(link).is_forbidden();
         let tunnels = self.tunnels.each_ref();
@@ -112,15 +112,15 @@ impl Links {
                 (before, now) if before == now => {}
                 (_, Some(tunnel)) => tracing::info!(
                     tunnel,
-                    "a VPN takes all {family} traffic: connections are left to it, \
+                    "leaving connections to a VPN that has all {family} traffic, \
                      unless links are named"
                 ),
-                (_, None) => tracing::info!("no VPN takes all {family} traffic any more"),
+                (_, None) => tracing::info!("VPN for all {family} traffic gone"),
             }
         }
         self.tunnels = found;
     }
 }
-/// A link that comes back within this time keeps its connections: a plug was moved, a modem has
-/// registered again.
+/// A link that returns within this time keeps its connections: for example, a plug was moved, or a
+/// modem registered again.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(3);

@@ -13,14 +13,14 @@ use super::link_rates::EffectiveRates;
 use super::link_rules::AllLinkRules;
 use super::links::Links;
 
-/// The links that a connection may take.
+/// Links that a connection may take.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
-    /// In the order in which they are tried.
+    /// Links in the order in which they are tried.
     pub(crate) ranked: Vec<(Standing, LinkView)>,
-    /// The policy's reason for the first one.
+    /// The policy's reason for the first link.
     pub(crate) reason: Option<Reason>,
-    /// A suspect link that is due to be tried again.
+    /// A suspect link that is due for a trial.
     pub(crate) trial: Option<Arc<Link>>,
 }
 
@@ -60,7 +60,7 @@ impl Placed {
             standing = Standing::Reserve;
         }
         others.sort_by_key(|(tier, view)| (*tier, view.time_to_answer(demand)));
-        // One trial at a time, only while another link answers, and only for what is answered.
+        // One trial at a time, while another link answers, and only with a protocol that answers.
         let can_try = !placed.ranked.is_empty() && judgement.expected().is_acknowledged();
         for (_, view) in others {
             let record = links.get_mut(view.link);
@@ -74,7 +74,7 @@ impl Placed {
         placed
     }
 
-    /// The links as candidates.
+    /// Returns the links as candidates.
     pub(crate) fn candidates(&self, links: &Links) -> Vec<Candidate> {
         let candidate = |(standing, view): &(Standing, LinkView)| {
             let record = links.get(view.link)?;

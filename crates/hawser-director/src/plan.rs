@@ -14,17 +14,17 @@ use super::decision::{Candidate, LinkDecision, Route, Standing};
 pub struct Attempt {
     /// The address.
     pub address: IpAddr,
-    /// The link; `None` to go as the system's routes have it.
+    /// The link; `None` for the system's routes.
     pub link: Option<Arc<Link>>,
     /// Wait for its answer before the next attempt begins too.
     pub patience: Duration,
-    /// Least wait for the attempts before it, unless they have failed.
+    /// Minimum wait for the attempts before it, unless they have failed.
     pub reserve: Duration,
 }
 
-/// Returns the attempts for `addresses`, in the order in which they begin; none where no way is
-/// open. `goes_by_system` is true for those addresses that are this machine's own or have routes of
-/// their own.
+/// Returns the attempts for `addresses`, in the order in which they start; none if no route is
+/// open. `goes_by_system` is true for addresses that are this machine's own or have routes of their
+/// own.
 ///
 /// The first address is tried over the best link, then the second address over the second-best
 /// link, so that the second attempt shares neither the family nor the link with the first; then the
@@ -53,7 +53,7 @@ pub fn plan(
             }
         }
     }
-    // Stable: of equals the one whose address comes first.
+    // The sort is stable: equal attempts stay in the order of their addresses.
     ranked.sort_by_key(|(rank, _)| *rank);
     let attempts = ranked.into_iter().map(|(_, attempt)| attempt);
     attempts.take(MAX_ATTEMPTS).collect()
@@ -88,9 +88,9 @@ fn by_link(address: IpAddr, candidate: &Candidate) -> Attempt {
 
 /// RFC 8305 §8.
 const PATIENCE_BY_ROUTES: Duration = Duration::from_millis(250);
-/// A link kept in reserve may cost money: only when those before it have had a good chance.
+/// A link in reserve may cost money: the links before it get a good chance first.
 const RESERVE_WAITS: Duration = Duration::from_secs(1);
-/// However many addresses and links there are.
+/// Limit of attempts, however many addresses and links there are.
 const MAX_ATTEMPTS: usize = 32;
 
 #[cfg(test)]

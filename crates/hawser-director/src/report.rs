@@ -11,23 +11,23 @@ use super::health::Health;
 pub struct DirectorReport {
     /// The policy that chooses links.
     pub policy: ConnectionPolicy,
-    /// The links that connections may be placed on, by index.
+    /// Links for connections, by index.
     pub links: Vec<LinkReport>,
-    /// The gateway, where there is one.
+    /// The gateway, if there is one.
     pub gateway: Option<GatewayReport>,
     /// Connections placed on links so far.
     pub opened: u64,
-    /// Of these, answered on another link than the one that was tried first.
+    /// Connections established on another link than the one that was tried first.
     pub moved_over: u64,
     /// Destinations that answered on no link.
     pub unanswered: u64,
-    /// The VPNs that take all IPv4 and all IPv6 traffic, so that connections are left to them.
+    /// VPNs that take all IPv4 and all IPv6 traffic, so that connections are left to them.
     pub tunnels: [Option<String>; 2],
 }
 
 impl DirectorReport {
-    /// Returns the links that may be used, the best first: those that answer before those that do
-    /// not, then by what rules and signals allow, then the quicker ones, then the cheaper ones.
+    /// Returns the usable links, the best first: links that answer, then by permission from rules
+    /// and signals, then the faster ones, then the cheaper ones.
     pub fn ranking(&self) -> Vec<LinkIndex> {
         let usable = self.links.iter().filter(|it| !it.permission.is_forbidden());
         let mut ranked: Vec<&LinkReport> = usable.collect();
@@ -47,67 +47,67 @@ impl DirectorReport {
     }
 }
 
-/// What is known of one link.
+/// State of one link.
 #[derive(Clone, Debug)]
 pub struct LinkReport {
     /// The link.
     pub link: Arc<Link>,
-    /// What tells the network that it is attached to from others; `None` until that is known.
+    /// Identity of its network; `None` until it is known.
     pub network: Option<String>,
-    /// Rate at which it can send; zero while unknown.
+    /// Sending rate; zero while unknown.
     pub up: Rate,
-    /// Rate at which it can receive; zero while unknown.
+    /// Receiving rate; zero while unknown.
     pub down: Rate,
-    /// Rates that decisions go by, sent and received, whatever is known of it.
+    /// Effective rates for decisions, sent and received, whether known or assumed.
     pub counts_for: [Rate; 2],
     /// Confidence in the two rates, from 0 to 1.
     pub confidence: [f64; 2],
-    /// Its round-trip time as it is now; zero while unknown.
+    /// Its current round-trip time; zero while unknown.
     pub latency: Duration,
-    /// Share of segments sent over it that had to be sent again, from 0 to 1; `None` while nothing
+    /// Share of segments sent over it that were retransmitted, from 0 to 1; `None` while nothing
     /// was sent.
     pub loss: Option<f64>,
     /// Confidence in that share, from 0 to 1.
     pub loss_confidence: f64,
-    /// What the connections on it have still to carry.
+    /// Remaining load of the connections on it.
     pub load: Load,
     /// Connections placed on it so far.
     pub opened: u64,
-    /// Connections on it that are open, idle ones too.
+    /// Open connections on it, including idle ones.
     pub open: u64,
-    /// True if using it costs nothing: it has no price and no allowance, and is not kept back.
+    /// True if using it costs nothing: it has no price, no allowance, and is not in reserve.
     pub is_free: bool,
     /// Price of a gigabyte on it, in the user's unit.
     pub price: f64,
-    /// What the user and its signal allow on it.
+    /// Permission to use it, from the user's rules and its signal.
     pub permission: Permission,
-    /// State of the link, as connections have shown it.
+    /// State of the link, as shown by connections over it.
     pub health: Health,
     /// Time since when it is suspect, if it is.
     pub suspect_for: Option<Duration>,
-    /// Time since anything last came over it for a connection, as far as that was noticed.
+    /// Time since the latest packet of a connection over it, as far as noticed.
     pub unheard_for: Option<Duration>,
 }
 
-/// What is known of the gateway, and what went over it.
+/// State of the gateway, and its traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayReport {
-    /// What it is used for.
+    /// Use of the gateway.
     pub usage: GatewayUse,
     /// True while a session with it runs.
     pub is_up: bool,
     /// Links of that session that are not silent.
     pub links: usize,
-    /// Rate at which it was seen to send on; zero while unknown.
+    /// Rate at which it was seen to forward data; zero while unknown.
     pub up: Rate,
-    /// Rate at which it was seen to bring back; zero while unknown.
+    /// Rate at which it was seen to return data; zero while unknown.
     pub down: Rate,
-    /// Time that connecting over it takes; zero while unknown.
+    /// Time to connect over it; zero while unknown.
     pub latency: Duration,
-    /// What the connections over it have still to carry.
+    /// Remaining load of the connections over it.
     pub load: Load,
-    /// Connections that came about over it.
+    /// Connections established over it.
     pub opened: u64,
-    /// Those of them that are open.
+    /// Open connections over it.
     pub open: u64,
 }

@@ -3,35 +3,35 @@ use std::net::IpAddr;
 use hawser_policy::{Facts, Protocol};
 use hawser_types::LinkIndex;
 
-/// A connection that an application wants: who asks, and where to. Facts that are not known are
+/// A connection that an application wants, with its origin and destination. Unknown facts are
 /// `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ConnectionRequest {
     /// The protocol.
     pub protocol: Protocol,
-    /// The address that it goes to.
+    /// Destination address.
     pub remote: Option<IpAddr>,
-    /// The port that it goes to.
+    /// Destination port.
     pub port: u16,
-    /// The name that the application asked for.
+    /// Name that the application asked for.
     pub domain: Option<String>,
     /// The process's name, as the kernel keeps it (15 bytes at most).
     pub program: Option<String>,
     /// The path of the process's executable.
     pub executable: Option<String>,
-    /// The user that it runs as.
+    /// User that the process runs as.
     pub user: Option<u32>,
     /// The path of its control group.
     pub cgroup: Option<String>,
-    /// The class that it marks its packets with (RFC 2474), 0 to 63.
+    /// Differentiated services code point of its packets (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
-    /// The links that rules left to it, where the kernel's program has judged it already: that
-    /// program may know more facts. `None` where it has not, or where its rules name no links.
+    /// Links that the rules allowed, if the kernel's program has already judged the connection:
+    /// that program may know more facts. `None` if it has not, or if its rules name no links.
     pub among: Option<Vec<LinkIndex>>,
 }
 
 impl ConnectionRequest {
-    /// Gives the facts that rules judge.
+    /// Returns the facts for the rules.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             protocol: self.protocol,

@@ -1,4 +1,4 @@
-//! Destinations of late: the way that connections to each went, and the rates that were reached.
+//! Recent destinations: the route of connections to each, and the rates reached.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,16 +9,16 @@ use hawser_types::{ByteCount, Instant, Rate};
 
 use super::request::ConnectionRequest;
 
-/// The destinations of late, where there is a gateway: the way that connections to them went, and
-/// the rates that were reached either way.
+/// Recent destinations, if there is a gateway: the route of connections to them, and the rates
+/// reached over either route.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     known: BTreeMap<Site, SiteRecord>,
-    /// Bytes that all connections have moved either way, sent and received.
+    /// Bytes sent and received by all connections over each route.
     moved: [[ByteCount; 2]; 2],
 }
 
-/// A destination as it tells its visitors apart: the hosts of one domain, or an address.
+/// A destination that recognises its visitors: the hosts of one domain, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Site {
     Domain(String),
@@ -27,13 +27,13 @@ pub(crate) enum Site {
 
 #[derive(Debug)]
 struct SiteRecord {
-    /// The way of the latest connection, and the time at which one last used it.
+    /// Route of the latest connection, and the time when a connection last used it.
     by: By,
     used: Instant,
     ways: [BestRates; 2],
 }
 
-/// Rates that were reached with one site one way, sent and received.
+/// Rates reached with one site over one route, sent and received.
 #[derive(Debug, Default)]
 struct BestRates {
     /// Bytes moved between the two marks.
@@ -43,7 +43,7 @@ struct BestRates {
     best: [Option<(Rate, Instant)>; 2],
 }
 
-/// A moment, and the bytes that all connections going the same way had moved by then.
+/// A moment, and the bytes of all connections over the same route up to then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     at: Instant,
@@ -51,7 +51,7 @@ struct Mark {
 }
 
 impl Site {
-    /// Returns the destination of a connection, as far as that is known.
+    /// Returns the destination of a connection, if known.
     pub(crate) fn of(request: &ConnectionRequest) -> Option<Self> {
         match (&request.domain, request.remote) {
             (Some(name), _) => Some(Self::Domain(domain(name))),
@@ -61,14 +61,14 @@ impl Site {
 }
 
 impl Sites {
-    /// Returns the way that connections to the site keep to for now, so that the site does not see
+    /// Returns the route that connections to the site keep for now, so that the site does not see
     /// two addresses of one visitor.
     pub(crate) fn kept(&self, site: &Site, now: Instant) -> Option<By> {
         let known = self.known.get(site)?;
         (now.since(known.used) < KEEP).then_some(known.by)
     }
 
-    /// A connection went to the site, or is over.
+    /// Records the start or the end of a connection to the site.
     pub(crate) fn note(&mut self, site: &Site, by: By, now: Instant) {
         if let Some(known) = self.known.get_mut(site) {
             (known.by, known.used) = (by, now);
@@ -87,8 +87,8 @@ impl Sites {
         self.known.insert(site.clone(), known);
     }
 
-    /// A connection to the site has moved so much since that was last said, of which so much has
-    /// arrived for certain.
+    /// Records the bytes that a connection to the site has moved since the last report, and how
+    /// many of these certainly arrived.
     pub(crate) fn on_moved(
         &mut self,
         site: &Site,
@@ -106,8 +106,8 @@ impl Sites {
         }
     }
 
-    /// Returns the highest rates reached with the site lately; `None` where too little was moved to
-    /// say so, or too much with other sites at the same time.
+    /// Returns the highest recent rates with the site; `None` if too few bytes were moved, or too
+    /// many with other sites at the same time.
     pub(crate) fn reached(&self, site: &Site, now: Instant) -> Reached {
         let best = |by| {
             let known = self.known.get(site);
@@ -138,7 +138,7 @@ impl BestRates {
                 (self.since, self.moved) = (self.latest, [ByteCount::ZERO; 2]);
             }
             if pause > PAUSE {
-                // The time since when this was in flight is not known.
+                // The time since when these bytes were in flight is unknown.
                 (self.since, self.moved) = (now, [ByteCount::ZERO; 2]);
             }
         }
@@ -147,13 +147,13 @@ impl BestRates {
             let [up, down] = moved;
             self.moved = [self.moved[0] + up, self.moved[1] + down];
         } else {
-            // Neither counts what came by then.
+            // Bytes up to this time do not count, neither the site's nor the total.
             self.since = now;
         }
     }
 
-    /// The rates of what was moved lately, once that is long enough: one that was reached beside
-    /// others says nothing of the site.
+    /// Returns the rates since the mark, once that is long enough ago: a rate reached beside other
+    /// sites says nothing about this one.
     fn full(&self) -> Option<[Option<Rate>; 2]> {
         let span = self.latest.at.since(self.since.at);
         let rate = |way: usize| {
@@ -164,7 +164,7 @@ impl BestRates {
         (span >= SPAN).then(|| [rate(0), rate(1)])
     }
 
-    /// The best of late, sent and received.
+    /// Returns the best recent rates, sent and received.
     fn best(&self, now: Instant) -> [Option<Rate>; 2] {
         let latest = self.full().unwrap_or_default();
         let [up, down] = self.best;
@@ -177,7 +177,7 @@ impl BestRates {
     }
 }
 
-/// The better of what was reached before and what was reached now; what is old is not.
+/// Returns the better of the earlier and the new rate; an old rate never counts.
 fn better(
     best: Option<(Rate, Instant)>,
     rate: Option<Rate>,
@@ -192,8 +192,8 @@ fn better(
     }
 }
 
-/// The part of a name that its owner has registered, as far as that shows: two labels, or three
-/// where the second is such as in `co.uk`.
+/// Returns the registrable part of a name, as far as recognisable: two labels, or three if the
+/// second-last is short, as in `co.uk`.
 fn domain(name: &str) -> String {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let labels: Vec<&str> = name.split('.').collect();
@@ -205,17 +205,17 @@ fn domain(name: &str) -> String {
     labels.get(first..).unwrap_or_default().join(".")
 }
 
-/// People log in, and sites tie that to their address.
+/// Users log in, and sites may tie the login to their address.
 const KEEP: Duration = Duration::from_secs(600);
-/// What a site can do changes.
+/// The rates of a site may change.
 const FORGET: Duration = Duration::from_secs(3600);
 const MAX_SITES: usize = 1024;
-/// A rate is that of so long.
+/// Minimum span of a rate.
 const SPAN: Duration = Duration::from_secs(1);
-/// A site that moves nothing for so long begins anew. It is half as long again as the distance at
-/// which connections are looked at, so that the time between two pages does not count.
+/// A site without traffic for this long starts anew. It is half as long again as the interval of
+/// reports, so that the time between two pages does not count.
 const PAUSE: Duration = Duration::from_millis(750);
-/// Less is over before its rate is felt.
+/// A smaller transfer ends before its rate matters.
 const ENOUGH: ByteCount = ByteCount::from_kib(128);
 const SHORT_LABEL: usize = 3;
 
@@ -235,12 +235,12 @@ mod tests {
         [ByteCount::ZERO, ByteCount::new(bytes)]
     }
 
-    /// What arrives is what was moved.
+    /// Moves bytes that all arrive.
     fn carry(sites: &mut Sites, site: &Site, by: By, now: Instant, moved: [ByteCount; 2]) {
         sites.on_moved(site, by, now, moved, moved);
     }
 
-    /// What was received from the site at most, in Mbit/s.
+    /// Returns the highest rate received from the site, in Mbit/s.
     fn megabits(sites: &Sites, site: &Site, by: By, now: Instant) -> Option<u64> {
         let reached = sites.reached(site, now);
         let [up, down] = match by {
@@ -283,12 +283,12 @@ mod tests {
         let (mut sites, site) = (Sites::default(), site("example.org"));
         let reached = |sites: &Sites, by, now| megabits(sites, &site, by, now);
         sites.note(&site, By::Link, at(0));
-        // A page now and then.
+        // A page from time to time.
         for second in 0..20 {
             carry(&mut sites, &site, By::Link, at(second * 1000), down(20_000));
         }
         assert_eq!(reached(&sites, By::Link, at(20_000)), None);
-        // Two downloads at once, seen every half second, of which the first moment does not count.
+        // Two downloads at once, reported every half second; the first report does not count.
         for tick in 0..10 {
             let now = at(60_000 + tick * 500);
             carry(&mut sites, &site, By::Gateway, now, down(625_000));
@@ -301,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reached_beside_others_says_nothing_of_a_site() {
+    fn a_rate_reached_beside_others_says_nothing_about_a_site() {
         let (mut sites, slow, other) = (Sites::default(), site("slow.org"), site("other.org"));
         sites.note(&slow, By::Link, at(0));
         sites.note(&other, By::Link, at(0));
         let mut over = |since: u64, bytes: [u64; 3]| {
             for tick in 0..10 {
                 let now = at(since + tick * 500);
-                // Whoever is looked at first.
+                // In any order of reports.
                 carry(&mut sites, &other, By::Link, now, down(bytes[1]));
                 carry(&mut sites, &slow, By::Link, now, down(bytes[0]));
                 carry(&mut sites, &other, By::Link, now, down(bytes[2]));
@@ -317,9 +317,9 @@ mod tests {
             [reached(&slow), reached(&other)]
         };
         assert_eq!(over(60_000, [625_000, 312_500, 312_500]), [None, None]);
-        // A trickle does not matter.
+        // A small flow does not matter.
         assert_eq!(over(120_000, [625_000, 30_000, 30_000]), [Some(10), None]);
-        // What goes the other way, or the other direction, is no rival.
+        // Traffic over the other route, or in the other direction, does not compete.
         let mut sites = Sites::default();
         sites.note(&slow, By::Gateway, at(0));
         for tick in 0..10 {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_and_not_acknowledged_says_nothing_of_a_site_but_is_a_rival() {
+    fn unacknowledged_bytes_say_nothing_about_a_site_but_compete() {
         let (mut sites, site, other) = (Sites::default(), site("a.org"), site("b.org"));
         sites.note(&site, By::Link, at(0));
         sites.note(&other, By::Link, at(0));
@@ -375,7 +375,7 @@ mod tests {
         let of = |n: u32| Site::Address(std::net::Ipv4Addr::from_bits(n).into());
         for n in 0..3 * MAX_SITES as u32 {
             sites.note(&of(n), By::Link, at(n.into()));
-            // The first one is used all the time.
+            // The first site is used all the time.
             carry(&mut sites, &of(0), By::Link, at(n.into()), down(1));
         }
         assert_eq!(sites.known.len(), MAX_SITES);

@@ -1,6 +1,6 @@
-//! The latest decisions and what became of them, for users who ask why.
+//! Stories: the latest decisions and their outcomes, for users who ask why.
 //!
-//! Only facts are kept, in bounded memory; text is made of them when a user asks.
+//! Only facts are kept, in bounded memory; the text is created when a user asks.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,119 +13,119 @@ use hawser_types::{ByteCount, DialError, Instant, Link};
 
 use super::request::ConnectionRequest;
 
-/// One connection: what was known when it was decided, what was chosen, and its end.
+/// One connection: the facts at its decision, the choice, and the outcome.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// Its number; later ones have higher ones, the first has 1.
+    /// Number of the story; numbers rise and start with 1.
     pub number: u64,
-    /// The time of the decision, by the director's clock.
+    /// Time of the decision, by the director's clock.
     pub begun: Instant,
-    /// Who wanted it, and where to.
+    /// Application and destination.
     pub subject: Subject,
     /// The policy that chose.
     pub policy: ConnectionPolicy,
-    /// The reason for the first candidate; `None` when there was nothing to choose.
+    /// Reason for the first candidate; `None` if there was no choice.
     pub reason: Option<Reason>,
-    /// What it was expected to need.
+    /// Expected needs.
     pub demand: Demand,
-    /// What the rules made of it, and the rules.
+    /// Verdict of the rules.
     pub verdict: Verdict,
-    /// The rules that the verdict's places are in.
+    /// Rules to which the verdict refers.
     pub rules: Arc<RuleSet>,
-    /// The links that it could take, in the order of trying, as they were then.
+    /// Possible links, in the order of trying, in their state at that time.
     pub candidates: Vec<Promise>,
-    /// Who else was left to say where it goes.
+    /// Party that routed the connection instead.
     pub left_to: Option<LeftTo>,
     /// True if the kernel's program chose, by the same policy. The candidates are then those that
-    /// the director knew when it heard of that.
+    /// the director knew when it received the report.
     pub is_kernels: bool,
-    /// Number of times it was decided anew, since links changed while it was being made.
+    /// Number of repeated decisions, because links changed while the connection was being opened.
     pub decided_again: u32,
-    /// What was tried, in this order.
+    /// Attempts, in order.
     pub tries: Vec<Try>,
-    /// The reason why it never came about.
+    /// Reason why it was never established.
     pub failed: Option<DialError>,
 }
 
-/// The application that wanted a connection, and where to; unknown facts are `None`.
+/// Application that wanted a connection, and its destination; unknown facts are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// What it speaks.
+    /// The protocol.
     pub protocol: Protocol,
-    /// The address that it goes to.
+    /// Destination address.
     pub remote: Option<IpAddr>,
-    /// The port that it goes to.
+    /// Destination port.
     pub port: u16,
-    /// The name that the application asked for.
+    /// Name that the application asked for.
     pub domain: Option<String>,
-    /// The process's name.
+    /// Name of the process.
     pub program: Option<String>,
-    /// The user that it runs as.
+    /// User that the process runs as.
     pub user: Option<u32>,
 }
 
-/// What a link promised a connection.
+/// Prospects of a link for a connection.
 #[derive(Clone, Debug)]
 pub struct Promise {
     /// The link.
     pub link: Arc<Link>,
     /// Its rates, latency and load, as the policy saw them.
     pub view: LinkView,
-    /// True if it was to be kept out while those before it had a chance.
+    /// True if it was not used while earlier candidates had a chance.
     pub is_reserve: bool,
     /// True if it had not answered lately.
     pub is_suspect: bool,
 }
 
-/// Who says where a connection goes, instead of the policy.
+/// Party that routes a connection instead of the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeftTo {
-    /// The system: resolvers are reached as it has it.
+    /// The system: resolvers are reached by its routes.
     Resolver,
     /// The VPN of this name, which takes all traffic.
     Tunnel(String),
     /// The session with the peer at this address.
     Peer(IpAddr),
-    /// The session with the gateway, for this reason: goes on after "since".
+    /// The session with the gateway, for this reason: it continues a sentence after "since".
     Gateway(&'static str),
 }
 
-/// One try to connect.
+/// One attempt to connect.
 #[derive(Clone, Debug)]
 pub struct Try {
-    /// The way that was tried.
+    /// Route of the attempt.
     pub route: TryRoute,
-    /// Time from the decision to its beginning.
+    /// Time from the decision to the attempt.
     pub after: Duration,
-    /// What became of it.
+    /// Outcome of the attempt.
     pub state: TryState,
-    /// What it has sent and received.
+    /// Bytes sent and received.
     pub moved: [ByteCount; 2],
-    /// Time for which it was connected, or waited for an answer, until now or its end.
+    /// Time for which it was connected or waited for an answer, until now or until its end.
     pub lasted: Duration,
 }
 
-/// The way of one try.
+/// Route of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TryRoute {
     /// A link.
     Link(Arc<Link>),
     /// The gateway.
     Gateway,
-    /// As the system's routes have it, where nothing more is known of it.
+    /// The system's routes; the outcome is unknown.
     System,
 }
 
-/// What became of a try.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TryState {
-    /// Unknown: it goes as the system has it.
+    /// Unknown: the system's routes apply.
     Untold,
     /// There is no answer yet.
     Waiting,
-    /// It was refused, or there is no way.
+    /// It was refused, or there was no route.
     Failed(DialError),
     /// It was given up without an answer: another was answered first, or the application gave up.
     GivenUp,
@@ -135,7 +135,7 @@ pub enum TryState {
     Ended,
 }
 
-/// The place of a try in the stories.
+/// Identity of an attempt in the stories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TryId {
     story: u64,
@@ -163,7 +163,7 @@ impl Subject {
 }
 
 impl Story {
-    /// The try that was answered; the latest where none was.
+    /// Returns the attempt that was answered; the latest if none was.
     pub fn outcome(&self) -> Option<&Try> {
         let is_answered = |it: &&Try| matches!(it.state, TryState::Open | TryState::Ended);
         let answered = self.tries.iter().find(is_answered);
@@ -179,7 +179,7 @@ impl Stories {
         }
     }
 
-    /// Begins one, whose number is given; the oldest makes room for it.
+    /// Begins a story and returns its number; a full list evicts its oldest story.
     pub(crate) fn begin(&mut self, story: Story) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -190,24 +190,24 @@ impl Stories {
         number
     }
 
-    /// The story with this number, if it is not too old.
+    /// Returns the story with this number, if it was not evicted.
     pub(crate) fn find(&mut self, number: u64) -> Option<&mut Story> {
         let first = self.kept.front()?.number;
         let place = usize::try_from(number.checked_sub(first)?).ok()?;
         self.kept.get_mut(place)
     }
 
-    /// The latest number that was given.
+    /// Returns the latest assigned number.
     pub(crate) const fn latest(&self) -> u64 {
         self.next - 1
     }
 
-    /// All that are kept, the oldest first.
+    /// Returns all kept stories, the oldest first.
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = &Story> {
         self.kept.iter()
     }
 
-    /// Something is tried; `None` where there have been too many tries to keep.
+    /// Records an attempt; `None` if there are too many attempts to keep.
     pub(crate) fn try_route(
         &mut self,
         number: u64,
@@ -235,28 +235,28 @@ impl Stories {
         })
     }
 
-    /// Links have changed, and the connection is decided anew.
+    /// Records that the connection was decided again after a change of links.
     pub(crate) fn decided_again(&mut self, number: u64) {
         if let Some(story) = self.find(number) {
             story.decided_again = story.decided_again.saturating_add(1);
         }
     }
 
-    /// A try was answered.
+    /// Records that an attempt was answered.
     pub(crate) fn answer_try(&mut self, id: Option<TryId>) {
         if let Some(it) = self.find_try(id) {
             it.state = TryState::Open;
         }
     }
 
-    /// A try was refused, or there is no way.
+    /// Records that an attempt was refused, or had no route.
     pub(crate) fn fail_try(&mut self, id: Option<TryId>, error: DialError) {
         if let Some(it) = self.find_try(id) {
             it.state = TryState::Failed(error);
         }
     }
 
-    /// Takes in how far a try has come.
+    /// Updates the progress of an attempt.
     pub(crate) fn update_try(
         &mut self,
         id: Option<TryId>,
@@ -268,7 +268,7 @@ impl Stories {
         }
     }
 
-    /// A try has ended, as a connection or before it was one.
+    /// Records the end of an attempt, whether or not it was connected.
     pub(crate) fn end_try(&mut self, id: Option<TryId>, moved: [ByteCount; 2], lasted: Duration) {
         self.update_try(id, moved, lasted);
         if let Some(it) = self.find_try(id) {
@@ -286,9 +286,9 @@ impl Stories {
     }
 }
 
-/// Each takes less than 2 KB on a machine with four links.
+/// Each story takes less than 2 KB on a machine with four links.
 const MAX_STORIES: usize = 256;
-/// The dialer begins no more for one decision.
+/// The dialer starts no more attempts for one decision.
 const MAX_TRIES: usize = 32;
-/// Links in one story.
+/// Limit of links in one story.
 pub(crate) const MAX_PROMISES: usize = 16;

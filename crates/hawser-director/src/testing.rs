@@ -1,4 +1,4 @@
-//! What several files' tests need.
+//! Helpers for the tests of several files.
 
 mod rig;
 
@@ -15,7 +15,7 @@ pub(crate) use rig::{Rig, RigFlow};
 use super::decision::{Candidate, LinkDecision, NO_STORY, Standing, SystemRoutes};
 use super::expected::Expected;
 
-/// A link that leads everywhere; its index is the sum of its name's bytes.
+/// Creates a link that leads everywhere; its index is the sum of its name's bytes.
 pub(crate) fn link(name: &str) -> Arc<Link> {
     Arc::new(Link {
         addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::2".parse().unwrap()],

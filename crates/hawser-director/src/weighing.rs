@@ -1,4 +1,4 @@
-//! Whether a connection goes over one link or over the gateway.
+//! Choice between one link and the gateway for a connection.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use super::link_rules::AllLinkRules;
 use super::links::Links;
 use super::sites::Site;
 
-/// Returns the way that rules and the gateway's use give a connection before anything is weighed,
-/// and the reason; no way where that is left to weighing.
+/// Returns the route that rules and the gateway's use impose before anything is weighed, and the
+/// reason; no route if weighing decides.
 ///
-/// A session goes over every link, so anything that keeps a connection off some of them keeps it
-/// off the gateway: `keeps_off`. The gateway does not lead to networks of this machine: `is_near`.
+/// A session uses every link, so a rule that keeps a connection off some of them keeps it off the
+/// gateway: `keeps_off`. The gateway does not lead to networks of this machine: `is_near`.
 pub fn ruled(
     usage: GatewayUse,
     verdict: &Verdict,
@@ -31,7 +31,7 @@ pub fn ruled(
         _ if keeps_off => (Some(By::Link), "it is to keep off some links"),
         (Mode::Direct, _) => (Some(By::Link), "its mode is direct"),
         (Mode::Bonded, _) => (Some(By::Gateway), "its mode is bonded"),
-        // It was not captured as packets, or it would not be asked about.
+        // A connection captured as packets would not get here.
         (Mode::Packet, _) => (Some(By::Gateway), "its mode is packet"),
         _ if is_near => (
             Some(By::Link),
@@ -43,7 +43,7 @@ pub fn ruled(
     }
 }
 
-/// The two ways of one connection, as they are at one moment.
+/// Both routes of one connection, in their current state.
 pub(crate) struct Weighing<'a> {
     pub(crate) links: &'a Links,
     pub(crate) rules: &'a AllLinkRules,
@@ -52,9 +52,8 @@ pub(crate) struct Weighing<'a> {
 }
 
 impl Weighing<'_> {
-    /// Returns the reason to go over the gateway; `None` where a link is the better way, or the one
-    /// that other connections have just taken to the same site. The site's way is noted in the
-    /// gateway's record.
+    /// Returns the reason to use the gateway; `None` if a link is better, or if other connections
+    /// have just taken a link to the same site. The site's route is noted in the gateway's record.
     pub(crate) fn why_gateway(
         &self,
         gateway: &mut GatewayRecord,
@@ -71,7 +70,7 @@ impl Weighing<'_> {
     }
 
     fn why_weighed(&self, gateway: &mut GatewayRecord) -> Option<&'static str> {
-        // A VPN for all traffic, or a resolver: as the system has it.
+        // The system's routes apply: a VPN takes all traffic, or the destination is a resolver.
         if self.judgement.is_left_anywhere() {
             return None;
         }
@@ -82,7 +81,7 @@ impl Weighing<'_> {
             return (kept == By::Gateway).then_some("others went to its site that way lately");
         }
         let by = self.weigh(gateway, session, site);
-        // What is begun at the same moment goes the same way.
+        // Connections started at the same moment take the same route.
         if let Some(site) = site {
             gateway.sites_mut().note(site, by, self.rates.now());
         }
@@ -110,7 +109,7 @@ impl Weighing<'_> {
         )
     }
 
-    /// The links that the connection would take, of the first tier that has any.
+    /// Returns the links of the first non-empty tier that the connection would take.
     fn best_links(&self, session: &SessionView) -> Vec<LinkView> {
         let open = self.links.iter().filter(|record| {
             self.judgement.is_open(record, self.rules) && record.health() == Health::Sound
@@ -131,14 +130,14 @@ impl Weighing<'_> {
         best
     }
 
-    /// The links that carry the session's data. These are not the ones kept in reserve, unless
-    /// there are no others, and not those whose signal fades, unless there are not even these.
+    /// Returns the links that carry the session's data: without links in reserve unless there are
+    /// no others, and without fading links unless no other link is left.
     fn session_links(&self, session: &SessionView) -> Vec<LinkView> {
         let records = || {
             let links = session.links.iter();
             links.filter_map(|(index, _)| self.links.get(*index))
         };
-        // Preferred links do not keep the others from carrying data.
+        // Preferred links do not exclude the others from carrying data.
         let rank = |it: &LinkRecord| match self.rules.permission(it.link()) {
             Permission::Preferred => Permission::Allowed.rank(),
             permission => permission.rank(),
@@ -148,8 +147,8 @@ impl Weighing<'_> {
         carrying.map(|record| self.view(record, session)).collect()
     }
 
-    /// A link as policies see it. Where no connection was answered on it yet, its latency is the
-    /// session's round-trip time to the gateway.
+    /// Returns a link in the form that policies use. If no connection was answered on it yet, its
+    /// latency is the session's round-trip time to the gateway.
     fn view(&self, record: &LinkRecord, session: &SessionView) -> LinkView {
         let mut view = record.view(self.rates.of(record, self.rules));
         if view.latency.is_zero() {
@@ -160,8 +159,8 @@ impl Weighing<'_> {
         view
     }
 
-    /// The rates that the gateway passes on at most: those of its links together, unless it was
-    /// seen to pass on less.
+    /// Returns the upper bound of the gateway's rates: the sum of its links, unless it was seen to
+    /// forward less.
     fn most(&self, gateway: &GatewayRecord, links: &[LinkView]) -> [Rate; 2] {
         let sum = |rate: fn(&LinkView) -> Rate| {
             let rates = links.iter().map(|link| rate(link).bytes_per_second());

@@ -10,12 +10,12 @@ pub(crate) struct ByteRange {
 }
 
 impl ByteRange {
-    /// The bytes `start..end`, or `None` where that holds no byte.
+    /// Returns the range `start..end`, or `None` if it has no byte.
     pub(crate) fn new(start: u64, end: u64) -> Option<Self> {
         (start < end).then_some(Self { start, end })
     }
 
-    /// `length` bytes from `start` on, or `None` where that is no byte or passes the end of `u64`.
+    /// Returns `length` bytes from `start` on; `None` if that is no byte or exceeds `u64`.
     pub(crate) fn with_length(start: u64, length: u64) -> Option<Self> {
         Self::new(start, start.checked_add(length)?)
     }
@@ -30,12 +30,12 @@ impl ByteRange {
         self.end
     }
 
-    /// How many bytes, at least 1.
+    /// Number of bytes, at least 1.
     pub(crate) fn length(self) -> u64 {
         self.end - self.start
     }
 
-    /// What both have, if anything.
+    /// Returns the bytes that both ranges have, if there are any.
     pub(crate) fn intersection(self, other: Self) -> Option<Self> {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
@@ -55,9 +55,9 @@ pub(crate) fn byte_ranges(
     ranges.filter_map(|range| ByteRange::new(range.start, range.end))
 }
 
-/// Makes at most `limit` ranges of an ascending list by filling the smallest gaps.
+/// Reduces an ascending list to at most `limit` ranges by filling the smallest gaps.
 ///
-/// Asking again for a few bytes that are there already costs less than a list without bound.
+/// Requesting a few bytes twice costs less than an unbounded list.
 pub(crate) fn coalesce(ranges: &[ByteRange], limit: usize) -> Vec<ByteRange> {
     let surplus = ranges.len().saturating_sub(limit.max(1));
     let mut gaps: Vec<(u64, usize)> = ranges

@@ -1,4 +1,4 @@
-//! Who may write which name at this moment.
+//! Exclusive rights of transfers to write names.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,11 +11,11 @@ use super::entry_path::EntryPath;
 use super::error::ReceiveError;
 use super::wire::{Identity, Offer};
 
-/// The names that are being received into one directory.
+/// The names of files that are being received into one directory.
 ///
-/// A sender that lost its session begins again while the receiver may still wait for the old one.
-/// So a new transfer of the very same file takes over from the one in progress; a transfer of
-/// another file by the same name is turned away.
+/// A sender that lost its session begins again while the receiver may still wait for the old
+/// transfer. So a new transfer of the very same file takes over from the one in progress; a
+/// transfer of another file with the same name is rejected.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     slots: Mutex<Slots>,
@@ -42,7 +42,7 @@ pub(super) struct Claim {
     lock: OwnedMutexGuard<()>,
 }
 
-/// A place in the table: vacated when dropped, unless another transfer took it over.
+/// An entry in the table: removed when dropped, unless another transfer took it over.
 #[derive(Debug)]
 struct ClaimedName {
     claims: Arc<Claims>,
@@ -52,7 +52,7 @@ struct ClaimedName {
 }
 
 impl Claims {
-    /// Claims the offer's name, waiting for a superseded transfer to put its bytes away.
+    /// Claims the offer's name. Waits until a superseded transfer has stored its bytes.
     pub(super) async fn claim(self: &Arc<Self>, offer: &Offer) -> Result<Claim, ReceiveError> {
         let busy = || ReceiveError::Busy {
             name: offer.path.to_string(),
@@ -69,7 +69,7 @@ impl Claims {
         path: &EntryPath,
         identity: Identity,
     ) -> Option<(ClaimedName, Arc<AsyncMutex<()>>)> {
-        // By the part's name: that is the file that two transfers would both write.
+        // The name of the part file: two transfers of this name would both write that file.
         let mut name: String = path.folders().iter().map(|it| format!("{it}/")).collect();
         name.push_str(&path.name().part());
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl Claims {
 }
 
 impl Claim {
-    /// Told when another transfer takes over.
+    /// Returns the notification that another transfer takes over.
     pub(super) fn superseded(&self) -> Arc<Notify> {
         Arc::clone(&self.place.superseded)
     }
@@ -129,7 +129,7 @@ impl Drop for ClaimedName {
     }
 }
 
-/// How long a superseded transfer may take to write what it has and let go.
+/// How long a superseded transfer may take to store its bytes and release the name.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn the_same_file_takes_over_when_the_old_transfer_lets_go() {
         let claims = Arc::new(Claims::default());
-        let old = claims.claim(&offer("a", 1)).await.expect("nobody has it");
+        let old = claims.claim(&offer("a", 1)).await.expect("no claim yet");
         let superseded = old.superseded();
         let waiting = tokio::spawn({
             let claims = Arc::clone(&claims);
@@ -179,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn another_file_of_the_same_name_is_turned_away() {
         let claims = Arc::new(Claims::default());
-        let _first = claims.claim(&offer("a", 1)).await.expect("nobody has it");
+        let _first = claims.claim(&offer("a", 1)).await.expect("no claim yet");
         assert!(matches!(
             claims.claim(&offer("a", 2)).await,
             Err(ReceiveError::Busy { .. })

@@ -1,4 +1,4 @@
-//! Hashing a file that is there already, beside waiting for the sender's checksum.
+//! Hashing of an existing file while the sender's checksum is awaited.
 
 use std::fs::File;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::content::{BlockGrid, BlockHash, HASH_BUFFER_BYTES, hash_block};
 
-/// Begins at once to hash every block of `file`; `None` where it cannot be read.
+/// Begins at once to hash every block of `file`; `None` if the file cannot be read.
 ///
 /// Dropping the future ends the work at the next block.
 pub(super) fn hash_whole(

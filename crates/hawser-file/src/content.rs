@@ -1,8 +1,8 @@
-//! The checksum of a file that comes in pieces: BLAKE3, by blocks, in any order.
+//! The checksum of a file that arrives in pieces: BLAKE3, by blocks, in any order.
 //!
-//! BLAKE3 is a tree. A file is cut into equal blocks whose length is a power of two; each block's
-//! own value can be computed when that block happens to be complete, and the values join to the
-//! very hash that `b3sum` prints. Where the hashes differ, the blocks say which bytes are wrong.
+//! BLAKE3 is a tree. A file is split into equal blocks whose length is a power of two. Each block's
+//! value can be computed as soon as that block is complete, and the values combine to the hash that
+//! `b3sum` prints. If the hashes differ, the blocks tell which bytes are wrong.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,10 @@ use super::byte_range::ByteRange;
 /// BLAKE3 of a whole file, as `b3sum` shows it.
 pub type FileHash = blake3::Hash;
 
-/// The value of one block: a chaining value, or the file's hash where it is the only block.
+/// The value of one block: a chaining value, or the file's hash if it is the only block.
 pub(super) type BlockHash = [u8; 32];
 
-/// How a file of a given size is cut into blocks.
+/// The division of a file of a given size into blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BlockGrid {
     size: u64,
@@ -27,7 +27,7 @@ pub(super) struct BlockGrid {
 }
 
 impl BlockGrid {
-    /// The grid that both ends use for `size` bytes.
+    /// Returns the grid that both ends use for `size` bytes.
     pub(super) fn for_size(size: u64) -> Self {
         let needed = size.div_ceil(MAX_BLOCKS as u64);
         // `size` is at most `MAX_FILE_BYTES`, so the power exists; a larger one gets one block.
@@ -43,14 +43,14 @@ impl BlockGrid {
         (self.size.div_ceil(self.block) as usize).max(1)
     }
 
-    /// The bytes of block `index`; `None` for the block of an empty file and for those behind the
-    /// end.
+    /// Returns the bytes of block `index`; `None` for the block of an empty file and for blocks
+    /// behind the end.
     pub(super) fn range(self, index: usize) -> Option<ByteRange> {
         let start = (index as u64).checked_mul(self.block)?;
         ByteRange::new(start, start.saturating_add(self.block).min(self.size))
     }
 
-    /// The blocks that have a byte of `range`.
+    /// Returns the indices of the blocks that have a byte of `range`.
     pub(super) fn touched(self, range: ByteRange) -> std::ops::Range<usize> {
         let first = range.start() / self.block;
         let last = (range.end() - 1) / self.block;
@@ -69,7 +69,7 @@ impl BlockGrid {
         }
     }
 
-    /// The hash of the whole file from its blocks; `None` where their number is wrong.
+    /// Computes the hash of the whole file from its blocks; `None` if their number is wrong.
     pub(super) fn root(self, blocks: &[BlockHash]) -> Option<FileHash> {
         if blocks.len() != self.count() {
             return None;
@@ -96,7 +96,7 @@ impl BlockHasher {
         self.hasher.update(bytes);
     }
 
-    /// The block's value, once all of its bytes were taken.
+    /// Returns the block's value, after all of its bytes were taken.
     pub(super) fn finish(self) -> BlockHash {
         if self.is_only {
             *self.hasher.finalize().as_bytes()
@@ -120,10 +120,10 @@ pub(super) fn hash_block(
     Ok(hasher.finish())
 }
 
-/// The guard of a resumed transfer: a hash over the size and the first and last mebibyte.
+/// Computes the guard of a resumed transfer: a hash over the size and the first and last mebibyte.
 ///
-/// It tells a changed file from the one that was begun without reading all of it. It decides only
-/// whether to go on from what is there; the checksum of every byte still decides at the end.
+/// The guard detects a changed file without reading all of it. It decides only whether to continue
+/// with the bytes that are stored; the checksum of every byte still decides at the end.
 pub(super) fn guard(file: &File, size: u64) -> io::Result<[u8; 32]> {
     let mut hasher = Hasher::new_derive_key(GUARD_CONTEXT);
     hasher.update(&size.to_be_bytes());
@@ -141,7 +141,7 @@ pub(super) fn guard(file: &File, size: u64) -> io::Result<[u8; 32]> {
     Ok(*hasher.finalize().as_bytes())
 }
 
-/// Hands every byte of `range` to `take`, in order, in pieces of at most the buffer.
+/// Passes every byte of `range` to `take`, in order, in pieces of at most the buffer.
 pub(super) fn read_through(
     file: &File,
     range: ByteRange,
@@ -159,7 +159,7 @@ pub(super) fn read_through(
     Ok(())
 }
 
-/// The value of a subtree of whole blocks, the last of which may be short.
+/// Computes the value of a subtree of whole blocks; the last block may be short.
 fn join(blocks: &[BlockHash]) -> BlockHash {
     match blocks {
         // Never reached: every half of a list of two or more has one at least.
@@ -177,11 +177,11 @@ fn left_blocks(count: usize) -> usize {
     count.next_power_of_two() / 2
 }
 
-/// The most blocks of a file: the list of their values stays within 512 KiB.
+/// Maximum number of blocks of a file: the list of their values stays within 512 KiB.
 pub(super) const MAX_BLOCKS: usize = 16_384;
 /// The shortest block.
 pub(super) const MIN_BLOCK_BYTES: u64 = 1 << 20;
-/// Piece in which files are read to be hashed: wide enough for SIMD, small enough for the L2 cache.
+/// Size of reads for hashing: wide enough for SIMD, small enough for the L2 cache.
 pub(super) const HASH_BUFFER_BYTES: usize = 256 << 10;
 const GUARD_BYTES: u64 = 1 << 20;
 const GUARD_CONTEXT: &str = "hawser 2026-01 file transfer guard";

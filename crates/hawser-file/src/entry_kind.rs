@@ -1,14 +1,14 @@
-//! What is sent.
+//! Kinds of entries that are sent.
 
 use super::wire::Kind;
 
-/// What something is that was sent or received.
+/// The kind of an entry that was sent or received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EntryKind {
     /// A file.
     File,
-    /// A directory, without what is in it.
+    /// A directory, without its contents.
     Directory,
     /// A symbolic link.
     Link,

@@ -1,4 +1,4 @@
-//! Where something goes below the receiver's directory.
+//! Paths below the receiver's directory.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +8,8 @@ use super::name::{FileName, MAX_DEPTH, MAX_PATH_BYTES, NameError};
 
 /// A path below the receiver's directory: folders, if any, and a name.
 ///
-/// Written with `/` between the components. Each of them is a [`FileName`], so no path leads out of
-/// the directory, as long as whoever opens it follows no symbolic link.
+/// Written with `/` between the components. Each component is a [`FileName`], so no path leads out
+/// of the directory, as long as the code that opens it follows no symbolic link.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EntryPath {
     folders: Vec<FileName>,
@@ -22,7 +22,7 @@ impl EntryPath {
         Self::from_bytes(path.as_bytes())
     }
 
-    /// The last component of a path of this machine, as a name at the receiver.
+    /// Returns the last component of a path of this machine, as a name at the receiver.
     pub fn name_of(path: &Path) -> Result<Self, NameError> {
         let name = path.file_name().ok_or(NameError::Directory)?;
         Ok(FileName::from_bytes(name.as_bytes())?.into())
@@ -30,7 +30,7 @@ impl EntryPath {
 
     /// Checks a path given as bytes.
     pub(crate) fn from_bytes(path: &[u8]) -> Result<Self, NameError> {
-        // The length first: an error must not depend on what a huge path holds.
+        // The length first: an error must not depend on the contents of a huge path.
         if path.len() > MAX_PATH_BYTES {
             return Err(NameError::PathTooLong { bytes: path.len() });
         }
@@ -47,7 +47,7 @@ impl EntryPath {
         Ok(Self { folders, name })
     }
 
-    /// The folders that it is in, the outermost first.
+    /// Returns the folders of the path, the outermost first.
     pub fn folders(&self) -> &[FileName] {
         &self.folders
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, for each end.
+//! Errors of each end.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ pub enum SendError {
     Open {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A directory, a device, a pipe.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
     /// The file's name cannot be used at the other end.
@@ -35,7 +35,7 @@ pub enum SendError {
     Name {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with its name.
+        /// The fault in its name.
         reason: NameError,
     },
     /// A symbolic link that does not stay within its tree.
@@ -43,13 +43,13 @@ pub enum SendError {
     Link {
         /// Which link.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in its target.
         reason: LinkError,
     },
-    /// What a program writes cannot be read.
+    /// The program's output cannot be read.
     #[error("cannot read the input: {0}")]
     Input(#[source] io::Error),
-    /// Larger than the protocol carries.
+    /// The file is larger than the protocol supports.
     #[error("{} has {size}, more than a transfer carries", path.display())]
     TooLarge {
         /// Which file.
@@ -62,16 +62,16 @@ pub enum SendError {
     Read {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Size or modification time changed meanwhile: send it again.
+    /// Size or modification time changed during the transfer: send it again.
     #[error("{} changed while it was being sent", path.display())]
     SourceChanged {
         /// Which file.
         path: PathBuf,
     },
-    /// The receiver does not take it.
+    /// The receiver refused the file.
     #[error("the receiver refused the file: {detail}")]
     Refused {
         /// The reason, for programs.
@@ -82,7 +82,7 @@ pub enum SendError {
     /// The receiver broke the protocol.
     #[error("the receiver misbehaved: {0}")]
     Misbehaved(#[from] Fault),
-    /// The stream broke. What arrived is kept there: sending again continues.
+    /// The stream broke. The receiver keeps the bytes that arrived: sending again continues.
     #[error("the stream to the receiver broke: {0}")]
     Stream(#[source] io::Error),
 }
@@ -94,45 +94,45 @@ pub enum ReceiveError {
     /// The sender broke the protocol.
     #[error("the sender misbehaved: {0}")]
     Misbehaved(#[from] Fault),
-    /// The stream broke. What arrived is kept for the next attempt.
+    /// The stream broke. The bytes that arrived are kept for the next attempt.
     #[error("the stream from the sender broke: {0}")]
     Stream(#[source] io::Error),
-    /// The stream ended early. What arrived is kept for the next attempt.
+    /// The stream ended early. The bytes that arrived are kept for the next attempt.
     #[error("the sender stopped before the end of the file")]
     CutShort,
-    /// Nothing came for too long. What arrived is kept for the next attempt.
+    /// The sender was silent for too long. The bytes that arrived are kept for the next attempt.
     #[error("nothing came from the sender for {} s", after.as_secs())]
     Silent {
         /// How long.
         after: Duration,
     },
-    /// Larger than this receiver takes.
+    /// The file is larger than this receiver accepts.
     #[error("the file has {size}, more than the {limit} allowed here")]
     TooLarge {
         /// The file's size.
         size: ByteCount,
-        /// The most that is taken.
+        /// The greatest accepted size.
         limit: ByteCount,
     },
-    /// Something that is no directory, or a symbolic link, stands where a directory is to be.
+    /// A symbolic link or another entry that is no directory stands where a directory is needed.
     #[error("{} is there already and is not a directory", path.display())]
     NotADirectory {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
-    /// A directory has the name of something else; nothing takes its place.
+    /// A directory has the name; it is never replaced.
     #[error("{name} is a directory at the receiver")]
     IsADirectory {
         /// Its name.
         name: String,
     },
-    /// Something has the name of an input, whose content is not known beforehand.
+    /// The name of an input exists; the input's content is not known beforehand.
     #[error("{name} exists already")]
     Occupied {
         /// Its name.
         name: String,
     },
-    /// A file of that name with other content is there already.
+    /// A file of that name with other content exists.
     #[error("{name} exists already and is different")]
     Exists {
         /// Its name.
@@ -147,16 +147,16 @@ pub enum ReceiveError {
     /// As many files as allowed are being received.
     #[error("{limit} files are being received already")]
     TooManyFiles {
-        /// The most at once.
+        /// The maximum number at the same time.
         limit: usize,
     },
-    /// The bytes do not match the checksum, even after they were asked for again.
+    /// The bytes do not match the checksum, even after they were requested again.
     #[error("the file does not match its checksum after {rounds} attempts")]
     Mismatch {
-        /// How many times it was compared.
+        /// How many times the file was compared.
         rounds: usize,
     },
-    /// The sender says that the file changed under its hands.
+    /// The sender reports that the file changed while it was being sent.
     #[error("the file changed at the sender while it was being sent")]
     SourceChanged,
     /// A later attempt to send the same file took over.
@@ -168,7 +168,7 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// What the sender is told; `None` where the stream is not there to tell it.
+    /// Returns the refusal for the sender; `None` if there is no stream to send it.
     pub fn refusal(&self) -> Option<Refusal> {
         Some(match self {
             Self::Misbehaved(Fault::Version { .. }) => Refusal::Version,
@@ -196,37 +196,37 @@ impl ReceiveError {
     }
 }
 
-/// What the disk refuses.
+/// Errors of the disk.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No room, or no quota left.
+    /// No space, or no quota left.
     #[error("the disk of {} is full: {needed} needed, {available} available", directory.display())]
     DiskFull {
-        /// Where the file was to go.
+        /// The target directory.
         directory: PathBuf,
-        /// How much is still to be stored.
+        /// Bytes that are still to be stored.
         needed: ByteCount,
-        /// How much may still be used.
+        /// Bytes that may still be used.
         available: ByteCount,
     },
-    /// The file system can hold few more files, whatever their size.
-    #[error("the file system of {} has hardly any files left", directory.display())]
+    /// The file system has too few free inodes, whatever the size of the files.
+    #[error("the file system of {} has almost no free inodes left", directory.display())]
     TooManyEntries {
-        /// Where the file was to go.
+        /// The target directory.
         directory: PathBuf,
     },
     /// Not allowed, or a read-only file system.
     #[error("not allowed to {action} {}: {source}", path.display())]
     Permission {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Larger than the file system or a resource limit takes.
+    /// The file is larger than the file system or a resource limit allows.
     #[error("{} would be larger than this system takes", path.display())]
     FileTooLarge {
         /// Which file.
@@ -235,17 +235,17 @@ pub enum StoreError {
     /// Anything else.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl StoreError {
-    /// Sorts a system error. A full disk is told apart by [`is_full`] where its figures are known.
+    /// Classifies a system error; for a full disk with known figures see [`is_full`].
     pub(super) fn new(action: &'static str, path: PathBuf, source: io::Error) -> Self {
         match Errno::from_io_error(&source) {
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::Permission {
@@ -263,7 +263,7 @@ impl StoreError {
     }
 }
 
-/// True if an error means that nothing more fits: a full disk or an exhausted quota.
+/// True if an error means that no space is left: a full disk or an exhausted quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

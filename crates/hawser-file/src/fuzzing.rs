@@ -13,7 +13,7 @@ use super::name::FileName;
 use super::store::{decode_journal, encode_journal};
 use super::wire::{Answer, Identity, Offer, Trailer};
 
-/// An offer; where one is found it must survive being written again.
+/// An offer; a valid offer must survive being encoded again.
 pub fn offer(data: &[u8]) {
     if let Ok(Some((offer, length))) = Offer::decode(data) {
         assert!(length <= data.len());
@@ -56,7 +56,7 @@ pub fn name(data: &[u8]) {
     }
 }
 
-/// A journal: as it is, and with a hash that fits, so that the fields behind it are reached.
+/// A journal: unchanged, and with a correct hash, so that the fields after the check are reached.
 pub fn journal(data: &[u8]) {
     let identity = Identity([0; 32]);
     let _ = decode_journal(data, identity, u64::MAX);

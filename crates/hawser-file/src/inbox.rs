@@ -1,4 +1,4 @@
-//! The directory that transfers go to, with the state that all of them share.
+//! The target directory of transfers, with the state that they share.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Opens `directory`, which must be there.
+    /// Opens `directory`, which must exist.
     pub(super) fn open(directory: &Path, options: ReceiveOptions) -> Result<Self, StoreError> {
         let files = options.max_files.min(Semaphore::MAX_PERMITS);
         Ok(Self {
@@ -41,9 +41,9 @@ impl Inbox {
         })
     }
 
-    /// A place among the files that are received at once.
+    /// Waits for a place among the files that are received at the same time.
     pub(super) async fn admit(&self) -> Result<OwnedSemaphorePermit, ReceiveError> {
-        // A superseded transfer of this very file may be about to give its place back.
+        // A superseded transfer of this very file may be about to free its place.
         timeout(ADMISSION_TIMEOUT, Arc::clone(&self.files).acquire_owned())
             .await
             .ok()
@@ -53,19 +53,18 @@ impl Inbox {
             })
     }
 
-    /// The directory that something goes to, with its folders made where they are missing. Waits
-    /// for the disk.
+    /// Returns the directory of a path, and makes missing folders. Waits for the disk.
     pub(super) fn folder(&self, path: &EntryPath) -> Result<Directory, ReceiveError> {
         let mut directory = self.directory.again()?;
         for folder in path.folders() {
-            // Only the user may look into it until its sender tells its permission bits.
+            // Only the user may read the folder until its sender sends its permission bits.
             directory = self.enter(&directory, folder)?.directory;
         }
         Ok(directory)
     }
 
-    /// Makes an offered directory, or finds it. Returns whether it was there before. Waits for the
-    /// disk.
+    /// Makes an offered directory, unless it exists. Returns whether it existed before. Waits for
+    /// the disk.
     pub(super) fn make_directory(&self, offer: &Offer) -> Result<bool, ReceiveError> {
         let around = self.folder(&offer.path)?;
         let entry = self.enter(&around, offer.path.name())?;

@@ -1,4 +1,4 @@
-//! One stream that brings a file to a [`Receiver`](super::Receiver).
+//! One stream that delivers a file to a [`Receiver`](super::Receiver).
 
 mod bare;
 mod input;
@@ -31,21 +31,21 @@ use super::writer::{Checked, Writer};
 /// A file that is complete under its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// Path of the file.
     pub path: PathBuf,
     /// Size of the file.
     pub size: ByteCount,
-    /// Bytes of it that came over this stream.
+    /// Bytes of the file that arrived over this stream.
     pub transferred: ByteCount,
-    /// True if the same file was there before.
+    /// True if the same file existed before.
     pub already_there: bool,
     /// BLAKE3 of the whole file.
     pub hash: FileHash,
 }
 
-/// One stream that brings a file.
+/// One stream that delivers a file.
 pub(super) struct Incoming<'a, R, W> {
     inbox: &'a Arc<Inbox>,
     reader: R,
@@ -80,7 +80,7 @@ impl<'a, R, W> Incoming<'a, R, W> {
 }
 
 impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
-    /// Receives the file, without telling the sender how that ended.
+    /// Receives the file, without reporting the result to the sender.
     pub(super) async fn run(&mut self) -> Result<Received, ReceiveError> {
         let shared = Arc::clone(self.inbox);
         let offer_timeout = shared.options.offer_timeout;
@@ -134,14 +134,14 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                     writer.discard();
                 }
                 if let Err(second) = writer.close().await {
-                    tracing::warn!(%second, "what arrived of the file could not be kept");
+                    tracing::warn!(%second, "cannot keep the received part of the file");
                 }
                 Err(error)
             }
         }
     }
 
-    /// Reads the offer, which must be all that the sender sends before it is asked for more.
+    /// Reads the offer. The sender must not send more before it is asked to.
     async fn offer(&mut self) -> Result<Offer, ReceiveError> {
         let mut message = Assembly::new(MAX_OFFER_BYTES);
         loop {
@@ -158,7 +158,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         }
     }
 
-    /// Deals with a file that has the name already: `Some` where it is the same one.
+    /// Handles an existing entry of the same name. `Some`: the same file exists.
     async fn already_there(
         &mut self,
         offer: &Offer,
@@ -195,7 +195,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         })
     }
 
-    /// Asks for what is missing until the file matches its checksum.
+    /// Requests missing ranges until the file matches its checksum.
     async fn rounds(
         &mut self,
         offer: &Offer,
@@ -224,7 +224,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                     tracing::warn!(
                         name = %offer.path,
                         blocks = ranges.len(),
-                        "parts of the file do not match the checksum and are asked for again"
+                        "parts of the file do not match the checksum, requesting them again"
                     );
                     let merged: RangeSet = ranges.into_iter().map(Range::from).collect();
                     let merged: Vec<_> = byte_ranges(merged.iter()).collect();
@@ -236,7 +236,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         Err(ReceiveError::Mismatch { rounds: MAX_ROUNDS })
     }
 
-    /// Asks for ranges and takes them in, until all of them and the trailer are there.
+    /// Requests ranges and receives them and the trailer completely.
     async fn round(
         &mut self,
         offer: &Offer,
@@ -274,7 +274,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         Ok(Trailer::decode(trailer.ready())?)
     }
 
-    /// Has bytes written, unless every one of them came before.
+    /// Queues bytes for writing, unless all of them arrived before.
     async fn keep(
         &mut self,
         offset: u64,
@@ -295,7 +295,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         }
     }
 
-    /// The next chunk, unless something ends the transfer first.
+    /// Receives the next chunk, unless something ends the transfer first.
     async fn next_chunk(
         &mut self,
         writer: Option<&mut Writer>,
@@ -304,7 +304,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         next.ok_or(ReceiveError::CutShort)
     }
 
-    /// The next chunk, or `None` at the end of the stream.
+    /// Receives the next chunk; `None` at the end of the stream.
     async fn next_chunk_or_end(
         &mut self,
         writer: Option<&mut Writer>,
@@ -327,7 +327,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         }
     }
 
-    /// Tells the sender how it ended and lets it be the first to go.
+    /// Reports the result to the sender and lets the sender close the stream first.
     pub(super) async fn tell(&mut self, result: &Result<Received, ReceiveError>) {
         let answer = match result {
             Ok(received) => Answer::Finished {
@@ -345,12 +345,12 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         let told = async {
             self.send(&answer).await?;
             self.writer.shutdown().await.map_err(ReceiveError::Stream)?;
-            // Closing before the sender has read the answer could reset it away.
+            // If this end closed before the sender has read the answer, a reset could discard it.
             while let Ok(Some(_)) = self.reader.read_chunk().await {}
             Ok::<(), ReceiveError>(())
         };
         if let Ok(Err(error)) = timeout(LINGER, told).await {
-            tracing::debug!(%error, "the sender did not hear how its file fared");
+            tracing::debug!(%error, "cannot report the result to the sender");
         }
     }
 
@@ -387,8 +387,8 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
     }
 }
 
-/// Opens the unfinished file. The claim goes along: it must outlive the work even where the future
-/// is dropped.
+/// Opens the unfinished file. The claim moves along: it must outlive the work even if the future is
+/// dropped.
 async fn open_part(
     directory: &Directory,
     offer: &Offer,
@@ -401,7 +401,7 @@ async fn open_part(
     Ok((part?, claim))
 }
 
-/// Runs something that may wait for the disk.
+/// Runs work that may wait for the disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ReceiveError> {
@@ -410,12 +410,12 @@ async fn blocking<T: Send + 'static>(
         .map_err(|_| ReceiveError::Stream(std::io::ErrorKind::Interrupted.into()))
 }
 
-/// How often wrong bytes are asked for again before the file is given up.
+/// How often wrong bytes are requested before the transfer fails.
 const MAX_ROUNDS: usize = 3;
-/// The most separate pieces that are tracked in one round: far more than any reordering makes.
+/// Maximum number of separate pieces in one round: far more than any reordering causes.
 const MAX_FRAGMENTS: usize = 1 << 16;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// How long the sender may take to close its side after the verdict.
+/// How long the sender may take to close its side after the result.
 const LINGER: Duration = Duration::from_secs(5);
-/// A slow disk: what a silent sender is granted to read its file for the checksum.
+/// Read speed of a slow disk, for the time that a silent sender gets to hash its file.
 const SLOWEST_READ_PER_SECOND: u64 = 20_000_000;

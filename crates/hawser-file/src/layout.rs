@@ -1,8 +1,8 @@
-//! Where each byte of a stream belongs.
+//! The place of each byte of a stream.
 //!
-//! Once the receiver has said which ranges it wants, every later byte's place follows from its
-//! offset in the stream alone. That is what lets a chunk go to its place in the file whatever
-//! channel it came by and whatever is still missing before it.
+//! Once the receiver has requested ranges, the place of every later byte follows from its offset in
+//! the stream alone. So a chunk can be written to its place in the file whatever channel it arrived
+//! by and whatever is still missing before it.
 
 use bytes::Bytes;
 use hawser_types::RangeSet;
@@ -24,7 +24,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The round that begins at stream offset `origin`.
+    /// Computes the layout of the round that begins at stream offset `origin`.
     pub(super) fn new(origin: u64, wanted: &[ByteRange], trailer_length: usize) -> Self {
         let mut at = origin;
         let wanted = wanted
@@ -43,14 +43,14 @@ impl Layout {
         }
     }
 
-    /// Stream offset behind the round's last byte: where the next one begins.
+    /// Stream offset behind the round's last byte: the beginning of the next round.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Cuts a chunk into pieces and says where each belongs, ascending.
+    /// Cuts a chunk into pieces with their places, ascending.
     ///
-    /// What lies before the round came again and is dropped; what lies behind it is a fault.
+    /// Bytes before the round are repetitions and are discarded; bytes behind it are a fault.
     pub(super) fn place(&self, offset: u64, chunk: &Bytes) -> Result<Vec<Piece>, Fault> {
         let chunk_end = offset
             .checked_add(chunk.len() as u64)
@@ -94,21 +94,21 @@ impl Layout {
 pub(super) enum Piece {
     /// Bytes of the file.
     File {
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
         /// The bytes.
         bytes: Bytes,
     },
     /// Bytes of the trailer.
     Trailer {
-        /// Where in the trailer.
+        /// Offset in the trailer.
         offset: usize,
         /// The bytes.
         bytes: Bytes,
     },
 }
 
-/// Puts a short message together from pieces that come in any order.
+/// Assembles a short message from pieces that arrive in any order.
 #[derive(Debug)]
 pub(super) struct Assembly {
     bytes: Vec<u8>,
@@ -117,7 +117,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// An empty message of at most `limit` bytes.
+    /// Begins an empty message of at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -144,18 +144,18 @@ impl Assembly {
         Ok(())
     }
 
-    /// The bytes that are there without a hole before them.
+    /// Returns the bytes from the beginning to the first hole.
     pub(super) fn ready(&self) -> &[u8] {
         let ready = usize::try_from(self.held.prefix()).unwrap_or(usize::MAX);
         self.bytes.get(..ready).unwrap_or(&self.bytes)
     }
 
-    /// How many separate pieces there are.
+    /// Number of separate pieces.
     pub(super) fn fragments(&self) -> usize {
         self.held.range_count()
     }
 
-    /// How far the pieces reach, holes included.
+    /// End of the last piece, holes included.
     pub(super) fn reach(&self) -> usize {
         self.bytes.len()
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nobody_asked_for_are_a_fault() {
+    fn bytes_that_were_not_asked_for_are_a_fault() {
         let layout = Layout::new(0, &[range(0, 3)], 2);
         let beyond = Err(Fault::NotAskedFor { offset: 5 });
         assert_eq!(layout.place(0, &Bytes::from_static(b"abcdef")), beyond);

@@ -1,15 +1,15 @@
-//! File transfer: a file goes over one stream, and its chunks go to their place in the file in
-//! whatever order they come.
+//! File transfer: a file is sent over one stream, and its chunks are written to their place in the
+//! file in order of arrival.
 //!
-//! [`send_file`] sends a file over a stream that the caller opened, and [`Receiver`] takes what
-//! such a stream brings into one directory. [`Tree`] lists what a directory has, and [`send_entry`]
-//! sends each of that, over a stream of its own; [`send_input`] sends what a program writes.
+//! [`send_file`] sends a file over a stream that the caller opened, and [`Receiver`] receives it
+//! into a directory. [`Tree`] lists the contents of a directory, and [`send_entry`] sends one of
+//! its entries, over a stream of its own; [`send_input`] sends the output of a program.
 //!
-//! A transfer that was cut goes on where it stopped: both ends do the same again, over a new
+//! An interrupted transfer continues where it stopped: both ends do the same again, over a new
 //! stream. A file gets its name only when all of it is on disk and matches its BLAKE3 checksum.
 //!
-//! The stream is anything: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for the
-//! receiver [`UnorderedRead`], which hands out chunks by offset.
+//! The stream can be any transport: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for
+//! the receiver [`UnorderedRead`], which returns chunks by offset.
 //!
 //! `docs/design/file-transfer.md` describes the bytes, the files and the reasons.
 

@@ -1,4 +1,4 @@
-//! What a symbolic link of a tree may point at.
+//! Targets that a symbolic link of a tree may have.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use thiserror::Error;
 
 use super::entry_path::EntryPath;
 
-/// Where a symbolic link points: a relative path that stays within the tree that was sent.
+/// Target of a symbolic link: a relative path that stays within the tree that was sent.
 ///
 /// `..` stands at the beginning only. The kernel resolves it from the folder that the link is in,
-/// so what it means cannot depend on other links.
+/// so its meaning cannot depend on other links.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LinkTarget(String);
 
 impl LinkTarget {
     /// Checks the target of a link at `path`, whose first component is the top of the tree, as far
-    /// as a receiver can know.
+    /// as a receiver can check it.
     pub(crate) fn new(path: &EntryPath, target: &[u8]) -> Result<Self, LinkError> {
         Self::within(0, path, target)
     }
 
-    /// Checks the target of a link at `path`, with the top of its tree in so many folders.
+    /// Checks the target of a link at `path`. The top of its tree is in `top_depth` folders.
     pub(crate) fn within(
         top_depth: usize,
         path: &EntryPath,
@@ -78,7 +78,7 @@ pub enum LinkError {
     /// A `..` behind a name.
     #[error("the symbolic link points at a path with .. in the middle")]
     Roundabout,
-    /// Longer than is carried.
+    /// Longer than the protocol allows.
     #[error("the symbolic link's target has {bytes} bytes, more than {MAX_TARGET_BYTES}")]
     TooLong {
         /// Its length.

@@ -6,23 +6,23 @@ use std::time::SystemTime;
 
 use super::store::Directory;
 
-/// Knows the directories that were made for senders, by what no other directory has.
+/// The directories that were made for senders, identified by their marks.
 ///
-/// Senders set the time of these, and of no others: what was there before belongs to the receiver's
-/// user. The first that offers one sets its permission bits, so that no other sender can open a
-/// directory that was private. Bounded; directories beyond it keep what they were made with.
+/// Senders set the time of these only: older directories belong to the receiver's user. The first
+/// sender that offers one sets its permission bits, so that no other can open a private directory.
+/// The number is bounded; further directories keep their initial time and bits.
 #[derive(Debug, Default)]
 pub(super) struct MadeDirectories(Mutex<HashMap<Mark, Offered>>);
 
-/// Device, number, and time of birth of a directory.
+/// Device, inode number, and creation time of a directory.
 type Mark = (u64, u64, Option<SystemTime>);
 
-/// Whether a directory that was made here was offered before, or only something in it.
+/// Whether a directory that was made here was offered itself before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Offered {
-    /// Its sender has not told its permission bits yet.
+    /// The directory has not got its permission bits yet.
     First,
-    /// It has them.
+    /// The directory has its permission bits.
     Again,
 }
 
@@ -47,5 +47,5 @@ impl MadeDirectories {
     }
 }
 
-/// Some 4 MB.
+/// They take some 4 MB.
 const MAX_DIRECTORIES: usize = 1 << 16;

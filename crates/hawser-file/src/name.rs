@@ -1,4 +1,4 @@
-//! File names from the network: one component, nothing that could leave the directory.
+//! File names from the network: one component, which cannot lead out of the directory.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl FileName {
 
     /// Checks a name given as bytes.
     pub(crate) fn from_bytes(name: &[u8]) -> Result<Self, NameError> {
-        // The length first: an error must not depend on what a huge name holds.
+        // The length first: an error must not depend on the contents of a huge name.
         if name.len() > MAX_NAME_BYTES {
             return Err(NameError::TooLong { bytes: name.len() });
         }
@@ -57,17 +57,17 @@ impl FileName {
         format!(".{}{PART_SUFFIX}", self.stem())
     }
 
-    /// Name of the file that says which bytes of the part are there.
+    /// Name of the file that records which bytes of the part are stored.
     pub(super) fn journal(&self) -> String {
         format!(".{}{JOURNAL_SUFFIX}", self.stem())
     }
 
-    /// Name under which the next journal is written before it takes the old one's place.
+    /// Name under which the next journal is written before it replaces the old one.
     pub(super) fn journal_draft(&self) -> String {
         format!(".{}{JOURNAL_DRAFT_SUFFIX}", self.stem())
     }
 
-    /// The name, shortened and made distinct by a hash where the suffixes would not fit.
+    /// The name; if the suffixes would not fit, it is shortened and made distinct by a hash.
     fn stem(&self) -> String {
         if self.0.len() <= MAX_STEM_BYTES {
             return self.0.clone();
@@ -94,7 +94,7 @@ pub enum NameError {
     /// No byte at all.
     #[error("the file name is empty")]
     Empty,
-    /// Longer than file systems take.
+    /// Longer than file systems allow.
     #[error("the file name has {bytes} bytes, more than {MAX_NAME_BYTES}")]
     TooLong {
         /// Its length.
@@ -124,10 +124,10 @@ pub enum NameError {
         /// Its length.
         bytes: usize,
     },
-    /// More folders in each other than a path may have.
+    /// More nested folders than a path may have.
     #[error("the path has {depth} components, more than {MAX_DEPTH}")]
     TooDeep {
-        /// How many it has.
+        /// Its number of components.
         depth: usize,
     },
     /// A name that Hawser gives to unfinished files.
@@ -135,12 +135,12 @@ pub enum NameError {
     Reserved,
 }
 
-/// What Linux file systems take for one component.
+/// Limit of Linux file systems for one component.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
-/// The longest path of several names: with the receiver's directory in front of it, Linux takes
+/// The longest path of several names: with the receiver's directory in front of it, Linux allows
 /// little more.
 pub(crate) const MAX_PATH_BYTES: usize = 3072;
-/// The most names of a path.
+/// The maximum number of names in a path.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 const PART_SUFFIX: &str = ".hawser-part";

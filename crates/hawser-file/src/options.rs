@@ -1,4 +1,4 @@
-//! What a receiver takes and how it keeps it.
+//! Settings of a receiver.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use hawser_types::ByteCount;
 
 use super::wire::MAX_FILE_BYTES;
 
-/// What a receiver takes.
+/// Limits and settings of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveOptions {
     /// Files at the same time.
     pub max_files: usize,
     /// The largest file.
     pub max_file_size: ByteCount,
-    /// What must stay free on the disk.
+    /// Space that must stay free on the disk.
     pub keep_free: ByteCount,
-    /// True if a file's room on the disk is taken before its first byte comes.
+    /// True if a file's disk space is allocated before its first byte arrives.
     pub preallocate: bool,
-    /// What to do about a different file of the same name.
+    /// How to treat a different file of the same name.
     pub existing: ExistingFile,
-    /// How many new bytes there may be before they are made durable and entered in the journal …
+    /// Maximum amount of new bytes before they are synced and entered in the journal …
     pub checkpoint_bytes: ByteCount,
-    /// … and how old they may be. Together the most that a crash costs to send again.
+    /// … and their maximum age. A crash costs at most these bytes, which are sent again.
     pub checkpoint_interval: Duration,
-    /// How long a stream may take to say which file it brings.
+    /// How long a stream may take to send its offer.
     pub offer_timeout: Duration,
-    /// How long nothing may come. A sender that reads a large file to hash it gets time on top.
+    /// How long a sender may be silent. A sender that reads a large file to hash it gets more time.
     pub idle_timeout: Duration,
 }
 
@@ -45,26 +45,25 @@ impl Default for ReceiveOptions {
     }
 }
 
-/// What to do where a different file has the name already.
+/// How to treat a different file of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExistingFile {
     /// Keep it and refuse the new one.
     #[default]
     Refuse,
-    /// Put the new one in its place once that is complete.
+    /// Replace it with the new one once that is complete.
     Replace,
 }
 
-/// Files at the same time, unless told otherwise.
+/// Default of [`ReceiveOptions::max_files`].
 const DEFAULT_MAX_FILES: usize = 16;
-/// What stays free on the disk, unless told otherwise.
+/// Default of [`ReceiveOptions::keep_free`].
 const DEFAULT_KEEP_FREE: ByteCount = ByteCount::from_mib(64);
-/// How long an offer may take, unless told otherwise.
+/// Default of [`ReceiveOptions::offer_timeout`].
 const DEFAULT_OFFER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a sender may be silent, unless told otherwise: longer than a session outlives its
-/// links.
+/// Default of [`ReceiveOptions::idle_timeout`]: longer than a session survives without its links.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// New bytes between two entries in the journal, unless told otherwise.
+/// Default of [`ReceiveOptions::checkpoint_bytes`].
 const DEFAULT_CHECKPOINT_BYTES: ByteCount = ByteCount::from_mib(64);
-/// Time between two entries in the journal, unless told otherwise.
+/// Default of [`ReceiveOptions::checkpoint_interval`].
 const DEFAULT_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What a transfer tells its watcher.
+//! Progress reports of a transfer.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use super::entry_path::EntryPath;
 ///
 /// Called from the task of the transfer, often: it should return at once.
 pub trait Progress: Send + Sync {
-    /// The file is known now. At the receiver this is the first moment its name is.
+    /// Called when the file is known. At the receiver this is when its name arrives.
     ///
-    /// `total` is `None` where the size is known at the end only.
+    /// `total` is `None` if the size is known only at the end.
     fn begin(&self, path: &EntryPath, total: Option<ByteCount>) {
         let _ = (path, total);
     }
 
-    /// The transfer moved on.
+    /// Called when the transfer made progress.
     fn update(&self, update: Update);
 }
 
@@ -35,24 +35,24 @@ impl<F: Fn(Update) + Send + Sync> Progress for F {
     }
 }
 
-/// Where a transfer stands.
+/// The state of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// What is being done.
+    /// The current phase.
     pub phase: Phase,
-    /// Bytes of the file that this phase is done with, those that were there before included.
+    /// Bytes of the file that are done in this phase, including those that were stored before.
     pub done: ByteCount,
-    /// The file's size, or `done` where it is not known yet.
+    /// The file's size, or `done` while it is not known.
     pub total: ByteCount,
 }
 
-/// What a transfer is doing.
+/// The phase of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Phase {
     /// Waiting for the other end's answer.
     Waiting,
-    /// Bytes move. `done` starts at what was there already.
+    /// Bytes are transferred. `done` starts with the bytes that were stored before.
     Transferring,
     /// Bytes are compared with the checksum.
     Verifying,

@@ -19,18 +19,18 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Receives into `directory`, which must be there.
+    /// Receives into `directory`, which must exist.
     pub fn new(directory: &Path, options: ReceiveOptions) -> Result<Self, StoreError> {
         Ok(Self {
             inbox: Arc::new(Inbox::open(directory, options)?),
         })
     }
 
-    /// Receives the file that one stream brings.
+    /// Receives the file of one stream.
     ///
-    /// The outcome is also told to the sender, except where the stream is what failed. What arrived
-    /// of an interrupted file is kept, and continued by the next transfer of it. Dropping the
-    /// future interrupts the transfer.
+    /// The result is also reported to the sender, unless the stream itself failed. The received
+    /// part of an interrupted file is kept, and the next transfer of the file continues with it.
+    /// Dropping the future interrupts the transfer.
     pub async fn receive<R, W>(
         &self,
         reader: R,

@@ -22,19 +22,19 @@ use super::source::{FollowLinks, Reading, Source, read_ahead};
 use super::tree::TreeEntry;
 use super::wire::{Answer, Fault, Offer, Trailer};
 
-/// How a file is sent.
+/// Options for sending a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SendOptions {
-    /// Its path at the receiver; the last component of its path here where this is `None`.
+    /// Path of the file at the receiver; `None`: the last component of its path here.
     pub name: Option<EntryPath>,
 }
 
-/// A file that the receiver has, complete and under its name.
+/// A file that the receiver has stored completely under its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sent {
     /// Its size.
     pub size: ByteCount,
-    /// How much of it went over this stream.
+    /// Bytes of the file that were sent over this stream.
     pub transferred: ByteCount,
     /// True if the receiver had the same file before.
     pub already_there: bool,
@@ -42,10 +42,10 @@ pub struct Sent {
     pub hash: FileHash,
 }
 
-/// Sends one file over a stream of its own; goes on where an earlier transfer of it was cut.
+/// Sends one file over a stream of its own; continues an interrupted transfer of the file.
 ///
 /// Returns when the receiver has confirmed the checksum of the whole file. Dropping the future
-/// interrupts the transfer; the receiver keeps what it got.
+/// interrupts the transfer; the receiver keeps the part that it received.
 pub async fn send_file<S>(
     stream: S,
     path: &Path,
@@ -65,9 +65,9 @@ where
     .await
 }
 
-/// Sends what a tree has under one name.
+/// Sends one entry of a tree.
 ///
-/// Goes on where an earlier transfer of a file was cut; see [`send_file`].
+/// Continues an interrupted transfer of a file; see [`send_file`].
 pub async fn send_entry<S>(
     stream: S,
     entry: &TreeEntry,
@@ -91,11 +91,11 @@ where
     }
 }
 
-/// Sends what a program writes, to its end, as a file.
+/// Sends the output of a program, to its end, as a file.
 ///
-/// Calls `open` once the receiver wants the input, and reads it in a thread of its own. Returns
-/// when the receiver has confirmed the checksum. What was cut cannot be resumed, since the input
-/// cannot be read again; an attempt that failed before `open` was called can be repeated.
+/// Calls `open` once the receiver requests the input, and reads it in a thread of its own. Returns
+/// when the receiver has confirmed the checksum. An interrupted transfer cannot be resumed, since
+/// the input cannot be read again; an attempt that failed before `open` was called can be repeated.
 pub async fn send_input<S, R>(
     stream: S,
     open: impl FnOnce() -> R,
@@ -128,7 +128,7 @@ where
     Outgoing::new(stream, size, progress).run(source).await
 }
 
-/// One stream that takes a file.
+/// One stream that sends a file.
 struct Outgoing<'a, S> {
     writer: WriteHalf<S>,
     answers: Answers<S>,
@@ -180,14 +180,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Send> Outgoing<'a, S> {
         }
     }
 
-    /// Says what there is.
+    /// Sends the offer.
     async fn offer(&mut self, offer: &Offer) -> Result<(), SendError> {
         self.show(Phase::Waiting, 0);
         self.write(&offer.encode()).await?;
         self.flush().await
     }
 
-    /// Ends the transfer with the receiver's verdict, if that names our own hash.
+    /// Ends the transfer with the receiver's result, if that has the sender's own hash.
     async fn finished(
         &mut self,
         already_there: bool,
@@ -235,7 +235,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send> Outgoing<'a, S> {
                     sent += buffer.len() as u64;
                     self.transferred += buffer.len() as u64;
                     self.show(Phase::Transferring, before + sent);
-                    // The thread is gone where it failed: its result follows.
+                    // If the thread has failed, it is gone; its result follows.
                     let _ = ahead.used.send(buffer);
                 }
                 Some(Reading::Hashed(bytes)) => self.show(Phase::Verifying, bytes),
@@ -247,7 +247,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send> Outgoing<'a, S> {
             (Ok(()), Some(hashes)) if source.is_unchanged() => Trailer::Unchanged(hashes),
             (Err(SendError::SourceChanged { .. }) | Ok(()), _) if sent == due => Trailer::Changed,
             (result, _) => {
-                // Bytes are owed that are not there: ending the stream is all that can be said.
+                // Promised bytes are missing: the only possible message is to end the stream.
                 let _ = timeout(LINGER, self.writer.shutdown()).await;
                 return Err(result.err().unwrap_or_else(interrupted));
             }
@@ -255,14 +255,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Send> Outgoing<'a, S> {
         self.write(&trailer.encode(source.grid())).await?;
         self.flush().await?;
         if trailer == Trailer::Changed {
-            // The receiver drops what it has; its answer only confirms that.
+            // The receiver discards its part; its answer only confirms that.
             let _ = timeout(LINGER, self.answers.next()).await;
             return Err(source.changed());
         }
         Ok(source)
     }
 
-    /// Writes, unless the receiver has something to say, which can only be that it stops.
+    /// Writes, unless an early answer arrives: that can only be a refusal.
     async fn write(&mut self, bytes: &[u8]) -> Result<(), SendError> {
         let result = tokio::select! {
             biased;
@@ -282,7 +282,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send> Outgoing<'a, S> {
         }
     }
 
-    /// Why writing failed: the receiver may have said so before it closed.
+    /// Returns why writing failed: the receiver may have sent a refusal before it closed.
     async fn reason(&mut self, error: io::Error) -> SendError {
         match timeout(LINGER, self.answers.next()).await {
             Ok(Ok(Answer::Refused { refusal, detail })) => SendError::Refused { refusal, detail },
@@ -307,7 +307,7 @@ struct Answers<S> {
 }
 
 impl<S: AsyncRead> Answers<S> {
-    /// The next answer. Cancel-safe: what was read of it stays in the buffer.
+    /// Returns the next answer. Cancel-safe: a partial answer stays in the buffer.
     async fn next(&mut self) -> Result<Answer, SendError> {
         loop {
             if let Some((answer, length)) = Answer::decode(&self.buffer, self.size)? {
@@ -322,7 +322,7 @@ impl<S: AsyncRead> Answers<S> {
     }
 }
 
-/// An answer that came while bytes were still owed.
+/// Returns the error for an answer that arrived while bytes were still to be sent.
 fn out_of_turn(answer: Result<Answer, SendError>) -> SendError {
     match answer {
         Ok(Answer::Refused { refusal, detail }) => SendError::Refused { refusal, detail },
@@ -331,7 +331,7 @@ fn out_of_turn(answer: Result<Answer, SendError>) -> SendError {
     }
 }
 
-/// Runs something that may wait for the disk.
+/// Runs work that may wait for the disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SendError> {
@@ -340,12 +340,12 @@ async fn blocking<T: Send + 'static>(
         .map_err(|_| interrupted())
 }
 
-/// The runtime is shutting down.
+/// Returns the error for a runtime that shuts down.
 fn interrupted() -> SendError {
     SendError::Stream(io::ErrorKind::Interrupted.into())
 }
 
-/// How often a receiver may ask again.
+/// How many rounds a receiver may request.
 const MAX_ROUNDS: usize = 8;
-/// How long to wait for words that explain an end.
+/// How long to wait for an answer that explains an end.
 const LINGER: Duration = Duration::from_secs(2);

@@ -27,40 +27,40 @@ pub(super) struct Source {
     scratch: Vec<u8>,
 }
 
-/// Whether a symbolic link stands for what it points at.
+/// Whether a symbolic link stands for its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FollowLinks {
-    /// Where the user named it.
+    /// Yes: the user named the link.
     Yes,
-    /// Where it was found in a directory.
+    /// No: the link was found in a directory.
     No,
 }
 
-/// What the reading thread reports, in order.
+/// Reports of the reading thread, in order.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// The next wanted bytes. The buffer goes back for further reading.
+    /// The next wanted bytes. The buffer is returned for further reading.
     Wanted(Vec<u8>),
     /// All wanted bytes were read; this many bytes of the file are hashed.
     Hashed(u64),
 }
 
-/// The two ends of the circle in which the buffers go: full ones out, used ones back.
+/// The sending task's ends of the two queues of buffers: full ones out, used ones back.
 pub(super) struct ReadAhead {
     pub(super) full: mpsc::Receiver<Reading>,
     pub(super) used: blocking::Sender<Vec<u8>>,
 }
 
-/// The reading thread's ends.
+/// The reading thread's ends of these queues.
 pub(super) struct Outlet {
     full: mpsc::Sender<Reading>,
     used: blocking::Receiver<Vec<u8>>,
 }
 
 impl Source {
-    /// Opens a file and looks at both ends of it. Waits for the disk.
+    /// Opens a file and reads both its ends for the guard. Waits for the disk.
     ///
-    /// `place` is its path at the receiver, its name alone where that is missing.
+    /// `place` is its path at the receiver; `None`: the file's name.
     pub(super) fn open(
         path: &Path,
         place: Option<&EntryPath>,
@@ -85,7 +85,7 @@ impl Source {
                 reason,
             })?,
         };
-        // Only a hint, to have the kernel read further ahead.
+        // Only a hint that lets the kernel read further ahead.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
         let offer = Offer {
             path: place,
@@ -113,12 +113,12 @@ impl Source {
         })
     }
 
-    /// What to tell the receiver.
+    /// Returns the offer for the receiver.
     pub(super) fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    /// How the file is cut.
+    /// Returns the division of the file into blocks.
     pub(super) fn grid(&self) -> BlockGrid {
         self.grid
     }
@@ -128,16 +128,16 @@ impl Source {
         self.hashes.iter().copied().collect()
     }
 
-    /// True if size and time are still those that were offered.
+    /// True if size and time are unchanged since the offer.
     pub(super) fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|now| {
             now.len() == self.offer.size.as_u64() && modified(&now) == self.offer.modified
         })
     }
 
-    /// Reads a round: hands out the wanted ranges in order, then hashes what is not hashed yet.
+    /// Reads a round: passes on the wanted ranges in order, then hashes the blocks without a hash.
     ///
-    /// Ends early, without error, where the reader of the bytes is gone.
+    /// Ends early, without error, if the reader of the bytes is gone.
     pub(super) fn read_round(
         &mut self,
         wanted: &[ByteRange],
@@ -166,7 +166,7 @@ impl Source {
         Ok(())
     }
 
-    /// Reads one block, hashes it, and hands out what is wanted of it. `false`: the reader is gone.
+    /// Reads one block, hashes it, and passes on its wanted parts. `false`: the reader is gone.
     fn read_block(
         &mut self,
         index: usize,
@@ -213,7 +213,7 @@ impl Source {
         result.map_err(|error| self.failed(error))
     }
 
-    /// Hashes bytes and hands them out, in the buffers that go round. `false`: the reader is gone.
+    /// Hashes bytes and passes them on, in the recycled buffers. `false`: the reader is gone.
     fn hand_out(
         &self,
         range: ByteRange,
@@ -238,7 +238,7 @@ impl Source {
         Ok(true)
     }
 
-    /// A file that ends before its size has been truncated.
+    /// Returns the error of a failed read. A file that ends before its size has been truncated.
     fn failed(&self, source: io::Error) -> SendError {
         if source.kind() == io::ErrorKind::UnexpectedEof {
             return self.changed();
@@ -249,7 +249,7 @@ impl Source {
         }
     }
 
-    /// The error of a file that is not what it was.
+    /// Returns the error of a changed file.
     pub(super) fn changed(&self) -> SendError {
         SendError::SourceChanged {
             path: self.path.clone(),
@@ -257,12 +257,12 @@ impl Source {
     }
 }
 
-/// Makes the circle of buffers, all of them empty.
+/// Makes the queues, with all buffers empty.
 pub(super) fn read_ahead() -> (ReadAhead, Outlet) {
     let (full_in, full) = mpsc::channel(READ_AHEAD_BUFFERS);
     let (used, used_out) = blocking::channel();
     for _ in 0..READ_AHEAD_BUFFERS {
-        // Cannot fail: the other end is in our hands.
+        // Cannot fail: the other end still exists here.
         let _ = used.send(Vec::new());
     }
     let outlet = Outlet {
@@ -284,7 +284,7 @@ fn open_file(path: &Path, follow: FollowLinks) -> Result<(File, Metadata), SendE
     };
     let file = File::options()
         .read(true)
-        // A pipe without a writer would hold us here.
+        // Opening a pipe without a writer would block.
         .custom_flags(flags.bits() as i32)
         .open(path)
         .map_err(failed)?;
@@ -298,14 +298,14 @@ fn open_file(path: &Path, follow: FollowLinks) -> Result<(File, Metadata), SendE
     }
 }
 
-/// When a file was changed last.
+/// Returns the last modification time of a file.
 pub(super) fn modified(metadata: &Metadata) -> FileTime {
     FileTime {
         seconds: metadata.mtime(),
-        // Below 10⁹ on every file system that keeps its promises.
+        // Below 10⁹ on every correct file system.
         nanoseconds: u32::try_from(metadata.mtime_nsec()).map_or(0, |nanos| nanos % 1_000_000_000),
     }
 }
 
-/// How far the reading may be ahead of the stream: 4 MiB.
+/// Buffers that may be read ahead of the stream: 4 MiB.
 const READ_AHEAD_BUFFERS: usize = 16;

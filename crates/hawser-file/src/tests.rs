@@ -76,7 +76,7 @@ fn options() -> ReceiveOptions {
     }
 }
 
-/// Content without any repetition, the same for the same length.
+/// Returns content without any repetition, the same for the same length.
 fn content(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! What a directory has, to be sent piece by piece.
+//! The contents of a directory, to be sent entry by entry.
 
 use std::fs::{self, FileType};
 use std::io;
@@ -17,41 +17,41 @@ use super::name::NameError;
 use super::source::modified;
 use super::wire::{Kind, Offer};
 
-/// A directory with everything below it, as it was when it was read.
+/// A directory with everything below it, at the time of reading.
 #[derive(Debug)]
 pub struct Tree {
-    /// What can be sent: directories stand before what is in them, names in order.
+    /// Entries that can be sent: directories stand before their contents, names in order.
     pub entries: Vec<TreeEntry>,
-    /// What cannot be sent.
+    /// Entries that cannot be sent.
     pub skipped: Vec<Skipped>,
 }
 
-/// One thing in a tree.
+/// One entry of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeEntry {
-    /// Where it is.
+    /// Its path on this machine.
     pub source: PathBuf,
     /// Its path at the receiver.
     pub path: EntryPath,
-    /// Folders of `path` that the top of the tree is in. Nothing of these is sent, so no symbolic
-    /// link may point there.
+    /// Folders of `path` above the top of the tree. They are not sent, so no symbolic link may
+    /// point there.
     pub top_depth: usize,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Size of a file; 0 for the rest.
     pub size: ByteCount,
 }
 
-/// One thing in a tree that is left out.
+/// One entry of a tree that is left out.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Where it is.
+    /// Its path on this machine.
     pub source: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: SkipReason,
 }
 
-/// Why something in a tree is left out.
+/// Why an entry of a tree is left out.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SkipReason {
@@ -61,16 +61,16 @@ pub enum SkipReason {
     /// A symbolic link that does not stay in the tree.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// A name that no receiver takes.
+    /// A name that every receiver rejects.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// It cannot be looked at.
+    /// The entry cannot be read.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
 }
 
 impl SkipReason {
-    /// True if content is missing at the receiver, and not just something that is no content.
+    /// True if content is missing at the receiver; special files and bad links have none.
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::Name(_) | Self::Unreadable(_))
     }
@@ -85,21 +85,21 @@ pub enum TreeError {
     Read {
         /// Which directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// More than one transfer takes.
+    /// The directory has more entries than a transfer supports.
     #[error("{} has more than {limit} files", path.display())]
     TooMany {
         /// Which directory.
         path: PathBuf,
-        /// The most that are taken.
+        /// The maximum number of entries.
         limit: usize,
     },
 }
 
 impl Tree {
-    /// Reads a directory, which goes by the name `top` at the receiver. Waits for the disk.
+    /// Reads a directory, which is named `top` at the receiver. Waits for the disk.
     ///
     /// Symbolic links are not followed, except for `directory` itself.
     pub fn read(directory: &Path, top: EntryPath) -> Result<Self, TreeError> {
@@ -142,7 +142,7 @@ impl Tree {
 }
 
 impl TreeEntry {
-    /// What to tell the receiver of a directory or a link. Waits for the disk.
+    /// Returns the offer of a directory or a link. Waits for the disk.
     pub(super) fn bare_offer(&self) -> Result<Offer, SendError> {
         let path = || self.source.clone();
         let open = |source| SendError::Open {
@@ -177,16 +177,16 @@ impl TreeEntry {
 /// A tree that is being read.
 struct Reading {
     tree: Tree,
-    /// What was seen in a directory, and not looked at yet; the last is the next.
+    /// Names found in directories and not examined yet; the last is the next.
     due: Vec<(PathBuf, Result<EntryPath, NameError>)>,
-    /// Folders that the top of the tree is in at the receiver.
+    /// Folders above the top of the tree at the receiver.
     top_depth: usize,
-    /// How much more the tree may have.
+    /// How many more entries the tree may have.
     room: usize,
 }
 
 impl Reading {
-    /// Looks at one thing.
+    /// Examines one entry.
     fn visit(
         &mut self,
         source: &Path,
@@ -222,7 +222,7 @@ impl Reading {
         });
     }
 
-    /// Reads the names in a directory, as far as there is room for them.
+    /// Reads the names in a directory, up to the limit of entries.
     fn list(&mut self, directory: &Path, path: &EntryPath) -> io::Result<()> {
         let first = self.due.len();
         for found in fs::read_dir(directory)? {
@@ -250,7 +250,7 @@ fn special(kind: FileType) -> &'static str {
     }
 }
 
-/// The most that one tree may have: some 300 MB of names.
+/// Maximum number of entries of a tree: some 300 MB of names.
 const MAX_ENTRIES: usize = 1_000_000;
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The first version, which knows plain files without folders only.
+/// The first version, which supports only plain files without folders.
 const OLDEST_VERSION: u8 = 1;
-/// The version that knows paths, directories, symbolic links, and input of unknown length.
+/// The version that supports paths, directories, symbolic links, and input of unknown length.
 const NEWEST_VERSION: u8 = 2;

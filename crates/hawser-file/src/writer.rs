@@ -1,4 +1,4 @@
-//! The thread that owns an unfinished file: it writes, hashes, and keeps the journal.
+//! The thread that owns an unfinished file: it writes, hashes, and maintains the journal.
 
 use std::io;
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use super::content::{BlockGrid, BlockHash, FileHash, HASH_BUFFER_BYTES, hash_blo
 use super::error::ReceiveError;
 use super::store::Part;
 
-/// Feeds the writer's thread from async code; its queue is bounded in bytes.
+/// Sends jobs to the writer's thread from async code; its queue is bounded in bytes.
 ///
-/// Dropping it lets the thread write what is queued, make that durable, and end.
+/// When it is dropped, the thread writes the queued bytes, makes them durable, and ends.
 pub(super) struct Writer {
     jobs: mpsc::Sender<Job>,
     budget: Arc<Semaphore>,
     verified: Arc<AtomicU64>,
-    /// `None` once it was seen to have ended.
+    /// `None` once its end was observed.
     thread: Option<JoinHandle<Result<(), ReceiveError>>>,
 }
 
-/// How often what arrived is made durable.
+/// How often received bytes are made durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// After this many new bytes …
+    /// Checkpoint after this many new bytes …
     pub(super) bytes: u64,
-    /// … or this time after the last time, if there are any.
+    /// … or this long after the last checkpoint, if there are any new bytes.
     pub(super) interval: Duration,
 }
 
-/// What came of comparing the file with its checksum.
+/// Result of comparing the file with its checksum.
 #[derive(Debug)]
 pub(super) enum Checked {
-    /// It matched and has its final name now.
+    /// The file matched and has its final name now.
     Stored(FileHash),
-    /// These ranges do not match and were given up.
+    /// These ranges do not match and are no longer counted as stored.
     Wrong(Vec<ByteRange>),
 }
 
 impl Writer {
-    /// Starts the thread. `claim` is kept until it has ended.
+    /// Starts the thread. `claim` is kept until the thread has ended.
     pub(super) fn start(part: Part, pace: Pace, claim: impl Send + 'static) -> Self {
         let (jobs, queue) = mpsc::channel();
         let budget = Arc::new(Semaphore::new(QUEUE_BYTES as usize));
@@ -61,7 +61,7 @@ impl Writer {
             verified: Arc::clone(&verified),
         };
         let closing = CloseOnDrop(Arc::clone(&budget));
-        // On the blocking pool, so that a runtime which shuts down waits for the last checkpoint.
+        // On the blocking pool, so that a runtime that shuts down waits for the last checkpoint.
         let thread = tokio::task::spawn_blocking(move || {
             let (_closing, _claim) = (closing, claim);
             worker.run(&queue)
@@ -74,7 +74,7 @@ impl Writer {
         }
     }
 
-    /// Queues bytes, waiting for room. `false`: the thread has ended, [`Writer::failure`] says why.
+    /// Queues bytes, waiting for room. `false`: the thread has ended, see [`Writer::failure`].
     pub(super) async fn write(&self, offset: u64, bytes: Bytes) -> bool {
         let charge = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let charge = charge.clamp(MIN_CHARGE_BYTES, QUEUE_BYTES);
@@ -90,9 +90,9 @@ impl Writer {
         self.jobs.send(job).is_ok()
     }
 
-    /// Compares the file with the hashes of its blocks; stores it where all match.
+    /// Compares the file with the hashes of its blocks; gives it its name if all match.
     ///
-    /// `None`: the thread has ended, [`Writer::failure`] says why.
+    /// `None`: the thread has ended; [`Writer::failure`] returns the reason.
     pub(super) async fn check(&self, expected: Vec<BlockHash>) -> Option<Checked> {
         let (reply, checked) = oneshot::channel();
         self.jobs.send(Job::Check { expected, reply }).ok()?;
@@ -104,12 +104,12 @@ impl Writer {
         self.verified.load(Ordering::Relaxed)
     }
 
-    /// Has the unfinished file removed.
+    /// Queues the removal of the unfinished file.
     pub(super) fn discard(&self) {
         let _ = self.jobs.send(Job::Discard);
     }
 
-    /// Waits for the thread to end by itself: it does so only where it failed.
+    /// Waits for the thread to end by itself, which it does only after a failure.
     pub(super) async fn failure(&mut self) -> ReceiveError {
         let Some(thread) = &mut self.thread else {
             return ReceiveError::Stream(io::ErrorKind::Interrupted.into());
@@ -118,12 +118,12 @@ impl Writer {
         self.thread = None;
         match ended {
             Ok(Err(error)) => error,
-            // Cancelled with its runtime, or ended although its queue is open.
+            // The thread was cancelled with its runtime, or ended although its queue is open.
             Ok(Ok(())) | Err(_) => ReceiveError::Stream(io::ErrorKind::Interrupted.into()),
         }
     }
 
-    /// Lets the thread finish what is queued and waits for it.
+    /// Lets the thread finish the queued jobs and waits for its end.
     pub(super) async fn close(self) -> Result<(), ReceiveError> {
         let Self { jobs, thread, .. } = self;
         drop(jobs);
@@ -147,7 +147,7 @@ enum Job {
     Discard,
 }
 
-/// Wakes the tasks that wait for room when the writer is gone and makes none.
+/// Wakes the tasks that wait for room when the writer has ended.
 struct CloseOnDrop(Arc<Semaphore>);
 
 impl Drop for CloseOnDrop {
@@ -168,7 +168,7 @@ struct Worker {
 impl Worker {
     fn run(mut self, queue: &mpsc::Receiver<Job>) -> Result<(), ReceiveError> {
         let result = self.work(queue);
-        // Whatever ended it, what is there shall count the next time.
+        // Whatever the cause of the end, stored bytes must count in the next attempt.
         let kept = self.checkpoints.finish(&self.part);
         result.and(kept)
     }
@@ -179,7 +179,7 @@ impl Worker {
                 Ok(Job::Write { offset, bytes, .. }) => self.write(offset, &bytes)?,
                 Ok(Job::Check { expected, reply }) => {
                     let checked = self.check(&expected)?;
-                    // The transfer has given up waiting: the file is stored all the same.
+                    // Even if the transfer no longer waits, the file is stored.
                     let _ = reply.send(checked);
                 }
                 Ok(Job::Discard) => {
@@ -207,7 +207,7 @@ impl Worker {
             if let Some(slot) = self.hashes.get_mut(index) {
                 *slot = None;
             }
-            // Now its bytes are still in the page cache. Bytes that came again wait for the check.
+            // Now its bytes are in the page cache. Repeated bytes wait for the check.
             if complete && added > 0 {
                 self.hash(index)?;
             }
@@ -255,14 +255,14 @@ impl Worker {
     fn commit(&mut self) -> Result<(), ReceiveError> {
         self.checkpoints.join(&self.part)?;
         let committed = self.part.commit();
-        // Where only the name is taken the bytes are as good as before, and stay in the journal.
+        // If only the name is taken, the bytes are still good and stay in the journal.
         if !matches!(committed, Err(ReceiveError::Exists { .. })) {
             self.checkpoints.abandon();
         }
         committed
     }
 
-    /// Wrong bytes leave the journal at once: a crash must not bring them back.
+    /// Removes wrong bytes from the journal at once: a crash must not bring them back.
     fn give_up(&mut self, wrong: &[ByteRange]) -> Result<(), ReceiveError> {
         for &range in wrong {
             self.part.forget(range);
@@ -277,13 +277,13 @@ impl Worker {
     }
 }
 
-/// Makes the file's state durable from time to time, beside the writing.
+/// Makes the file's state durable periodically, in parallel with the writing.
 struct Checkpoints {
     pace: Pace,
     running: Option<thread::JoinHandle<io::Result<()>>>,
     unsafe_bytes: u64,
     last: Instant,
-    /// After a failed sync the kernel may call lost pages clean: nothing may be claimed any more.
+    /// After a failed sync, lost pages may count as clean: write no journal any more.
     is_over: bool,
 }
 
@@ -320,13 +320,13 @@ impl Checkpoints {
             .spawn(move || checkpoint.run());
         match spawned {
             Ok(run) => self.running = Some(run),
-            // No thread to be had: then it takes its time here.
+            // Without another thread, the checkpoint runs here.
             Err(_) => self.run_here(part)?,
         }
         Ok(())
     }
 
-    /// Waits for what runs and makes the rest durable.
+    /// Waits for a running checkpoint and makes the rest durable.
     fn finish(&mut self, part: &Part) -> Result<(), ReceiveError> {
         self.join(part)?;
         if self.is_over || self.unsafe_bytes == 0 {
@@ -336,7 +336,7 @@ impl Checkpoints {
         self.run_here(part)
     }
 
-    /// Waits for what runs; from now on nothing is claimed.
+    /// Waits for a running checkpoint; the journal is not written any more.
     fn abandon(&mut self) {
         self.is_over = true;
         if let Some(run) = self.running.take() {
@@ -367,7 +367,7 @@ impl Checkpoints {
     }
 }
 
-/// How much may wait to be written, for each file.
+/// Bytes that may wait to be written, for each file.
 const QUEUE_BYTES: u32 = 8 << 20;
-/// What a small chunk counts, so that many of them are bounded too.
+/// Minimum charge of a chunk, so that many small ones are bounded, too.
 const MIN_CHARGE_BYTES: u32 = 512;

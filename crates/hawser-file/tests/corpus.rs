@@ -1,4 +1,4 @@
-//! Replays the corpora that the fuzzers keep and add to.
+//! Replays the corpora that the fuzzers keep and extend.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn replay(target: &str, entry: fn(&[u8])) {
     let mut files = 0;
     for input in fs::read_dir(&folder).unwrap() {
         let bytes = fs::read(input.unwrap().path()).unwrap();
-        // What a connection that breaks off would leave, too.
+        // Also every prefix, as from a connection that breaks off.
         let step = (bytes.len() / MAX_CUTS).max(1);
         (0..bytes.len())
             .step_by(step)

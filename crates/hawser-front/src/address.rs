@@ -1,10 +1,10 @@
-//! What an address stands for, and the IPv4 addresses that hide in IPv6 ones.
+//! Classification of addresses, and the IPv4 addresses that are embedded in IPv6 ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
-/// Why an address is none of a client's business.
+/// Why a client may not reach an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -17,9 +17,9 @@ pub enum Refusal {
     Private,
     /// 100.64.0.0/10, between a provider and its customers.
     CarrierNat,
-    /// 169.254.0.0/16 and fe80::/10, where clouds keep their machines' credentials.
+    /// 169.254.0.0/16 and fe80::/10. Clouds serve a machine's credentials at such an address.
     LinkLocal,
-    /// Networks for examples in texts.
+    /// Networks for examples in documentation.
     Documentation,
     /// 198.18.0.0/15 and 2001:2::/48.
     Benchmark,
@@ -27,14 +27,14 @@ pub enum Refusal {
     Multicast,
     /// 255.255.255.255.
     Broadcast,
-    /// Everything else that is not an address of a host on the internet.
+    /// Every other address that is not one of a host on the internet.
     Reserved,
     /// An address of the gateway.
     Own,
 }
 
-/// Why `address` is not that of a host on the internet; `None` when it is one. IPv6 forms of IPv4
-/// addresses are what the IPv4 address is.
+/// Returns why `address` is not that of a host on the internet; `None` when it is one. An IPv6
+/// address that embeds an IPv4 address gets the reason of that IPv4 address.
 pub(crate) fn classify(address: IpAddr) -> Option<Refusal> {
     match address {
         IpAddr::V4(address) => classify_v4(address),
@@ -42,7 +42,7 @@ pub(crate) fn classify(address: IpAddr) -> Option<Refusal> {
     }
 }
 
-/// The IPv4 addresses that an IPv6 address would take its packets to, or through.
+/// Returns the IPv4 addresses to which, or through which, packets for an IPv6 address would go.
 pub(crate) fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let bytes = address.octets();
     let v4 = |at: usize| -> Option<Ipv4Addr> {
@@ -90,8 +90,8 @@ fn classify_v6(address: Ipv6Addr) -> Option<Refusal> {
     let by_itself = match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some(Refusal::Unspecified),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some(Refusal::Loopback),
-        // Mapped and NAT64: what they embed decides. Compatible addresses and translated ones have
-        // no place on the internet whatever they embed.
+        // Mapped and NAT64: the embedded address decides. Compatible and translated addresses have
+        // no place on the internet, whatever they embed.
         [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => None,
         [0x64, 0xff9b, 1, ..] => Some(Refusal::Private),
         [0xfe80..=0xfebf, ..] => Some(Refusal::LinkLocal),
@@ -99,14 +99,14 @@ fn classify_v6(address: Ipv6Addr) -> Option<Refusal> {
         [0xff00..=0xffff, ..] => Some(Refusal::Multicast),
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some(Refusal::Documentation),
         [0x2001, 2, 0, ..] => Some(Refusal::Benchmark),
-        // Teredo: what it embeds decides.
+        // Teredo: the embedded addresses decide.
         [0x2001, 0, ..] => None,
         [0x2001, 1..=0x1ff, ..] => Some(Refusal::Reserved),
         // The only part of the space that is given to hosts (RFC 4291 §2.4, IANA).
         [0x2000..=0x3fff, ..] => None,
         _ => Some(Refusal::Reserved),
     };
-    // The embedded address says more about why than "reserved" does.
+    // The embedded address gives a more specific reason than "reserved".
     let by_embedded = embedded_v4(address).into_iter().find_map(classify_v4);
     match by_itself {
         None | Some(Refusal::Reserved) => by_embedded.or(by_itself),

@@ -1,4 +1,4 @@
-//! Bonded streams as the front ends see them, and what their opening chunks say.
+//! Bonded streams as the front ends see them, and the contents of their opening chunks.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::destination::Destination;
 use crate::incoming::IncomingStream;
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
-/// What a stream is for, as its opening chunk's first byte, a [`StreamKind`], says.
+/// The purpose of a stream. The first byte of its opening chunk, a [`StreamKind`], states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A connection to a destination.
@@ -32,25 +32,25 @@ pub enum Purpose {
     Packets,
     /// A file, by the protocol of `hawser-file`.
     File,
-    /// A measurement: the peer swallows what comes and says how much it was.
+    /// A measurement: the peer discards all bytes that it receives and reports their number.
     Sink,
-    /// A measurement the other way: the peer sends so many bytes.
+    /// A measurement in the other direction: the peer sends this many bytes.
     Source(u64),
-    /// The peer's reasons for the links that it chose in this session: for all that it sends, or
-    /// for one stream.
+    /// The peer's reasons for the links that it chose in this session: for all its traffic, or for
+    /// one stream.
     Reasons(Option<StreamId>),
-    /// The client may be met at its gateway for as long as the stream lives.
+    /// Other clients may reach this client through its gateway for as long as the stream is open.
     BeMet,
-    /// A connection to the client with this key; or, from a gateway, one of that client.
+    /// A connection to the client with this key. From a gateway: a connection from that client.
     Meet([u8; PublicKey::LENGTH]),
-    /// A gateway is to tell from where datagrams with this token come.
+    /// The gateway is to report the source addresses of datagrams with this token.
     Observe(Token),
-    /// The other host tells where its UDP sockets are seen, and wants to hear the same.
+    /// The other host reports its observed UDP addresses, and asks for the same report.
     Punch,
 }
 
 impl Purpose {
-    /// What the opening of an incoming stream asks for; `None` when this version does not know it.
+    /// Returns the purpose in a stream's opening; `None` when this version does not know it.
     pub fn of(opening: &[u8]) -> Option<Self> {
         let (_, rest) = opening.split_first()?;
         let alone = |purpose| rest.is_empty().then_some(purpose);
@@ -80,7 +80,7 @@ impl Purpose {
         }
     }
 
-    /// The opening of a stream that has no destination.
+    /// Returns the opening of a stream that has no destination.
     pub fn opening(self) -> Bytes {
         let with =
             |kind: StreamKind, rest: &[u8]| Bytes::from([&[kind.number()][..], rest].concat());
@@ -101,11 +101,11 @@ impl Purpose {
 
 /// A bonded stream with the front ends' reset codes.
 ///
-/// One that was dialed keeps its client, and so its session, for as long as it lives.
+/// A dialed stream keeps its client, and therefore its session, until it is dropped.
 #[derive(Debug)]
 pub struct Bonded {
     stream: BondStream,
-    /// The metadata of the acceptance: to give, or as they came.
+    /// The metadata of the acceptance: to be sent, or as received.
     answer: Bytes,
     _client: Option<Arc<Client>>,
 }
@@ -120,19 +120,18 @@ impl Bonded {
         }
     }
 
-    /// Will be accepted with this metadata.
+    /// Sets the metadata with which the stream will be accepted.
     #[must_use]
     pub(crate) fn answering(self, answer: Bytes) -> Self {
         Self { answer, ..self }
     }
 
-    /// The metadata with which the far end has accepted the stream, where this end has opened it.
+    /// Returns the metadata with which the far end accepted the stream, if this end opened it.
     pub(crate) fn answer(&self) -> &[u8] {
         &self.answer
     }
 
-    /// The same for a stream that the far end of a client's session has opened: it keeps the client
-    /// likewise.
+    /// Wraps a stream that the far end of a client's session has opened. It keeps the client, too.
     pub fn of_client(stream: BondStream, client: Arc<Client>) -> Self {
         Self {
             stream,
@@ -185,7 +184,7 @@ impl ByteStream for Bonded {
 }
 
 impl Observe for Bonded {
-    /// A stream has many connections below it, and none of its own.
+    /// Returns nothing: a stream uses many connections and has none of its own.
     fn observe(&self) -> Observation {
         Observation::default()
     }
@@ -197,7 +196,7 @@ impl IncomingStream for Bonded {
     }
 
     fn accept(&mut self) {
-        // Fails only when the stream is over, which reading shows.
+        // Fails only when the stream is over, and then the next read fails, too.
         let _ = self.stream.accept(self.answer.clone());
     }
 
@@ -239,8 +238,8 @@ impl AsyncWrite for Bonded {
 }
 
 impl Bonded {
-    /// Splits the stream into a reader that takes chunks as they come, by any channel, and a
-    /// writer. The stream lives until both are dropped.
+    /// Splits the stream into a writer and a reader that takes chunks in order of arrival, from any
+    /// channel. The stream lives until both are dropped.
     pub fn into_unordered(mut self) -> io::Result<(UnorderedReader, BondedWriter)> {
         self.stream.set_unordered()?;
         let shared = Arc::new(Mutex::new(self));
@@ -248,16 +247,16 @@ impl Bonded {
     }
 }
 
-/// The reading half of a stream whose chunks are taken as they come.
+/// The reading half of a stream whose chunks are taken in order of arrival.
 #[derive(Debug)]
 pub struct UnorderedReader(Arc<Mutex<Bonded>>);
 
-/// The writing half of a stream whose chunks are taken as they come.
+/// The writing half of a stream whose chunks are taken in order of arrival.
 #[derive(Debug)]
 pub struct BondedWriter(Arc<Mutex<Bonded>>);
 
 impl UnorderedReader {
-    /// Returns the next chunk that came, with its offset in the stream; `None` after the last one.
+    /// Returns the next chunk, with its offset in the stream; `None` after the last one.
     ///
     /// Cancel-safe: a future that is dropped before it is ready has taken no chunk.
     ///
@@ -286,14 +285,14 @@ impl AsyncWrite for BondedWriter {
     }
 }
 
-/// Held only while one half is polled, which never waits.
+/// Locks the stream. The lock is held only while one half is polled, which never waits.
 fn lock(stream: &Mutex<Bonded>) -> MutexGuard<'_, Bonded> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Dials over sessions with one far end.
 pub trait SessionDialer: Dialer<Stream: Observe> {
-    /// Whether a session runs.
+    /// Tells whether there is a session now.
     fn is_up(&self) -> bool;
 }
 
@@ -347,7 +346,7 @@ pub(crate) async fn open(
     accepted(stream, Some(Arc::clone(client)), origin).await
 }
 
-/// Dials over a session that the far end has begun, as the client of this host's door.
+/// Dials over a session that the far end has begun, as a client of this host's own listener.
 #[derive(Clone)]
 pub(crate) struct DoorDialer {
     door: Arc<Gateway>,
@@ -382,8 +381,8 @@ impl Dialer for DoorDialer {
     }
 }
 
-/// Waits until the far end has connected a stream to its destination. What the application has said
-/// already goes ahead.
+/// Waits until the far end has connected a stream to its destination. Sends data that the
+/// application has already written without waiting.
 async fn accepted(
     mut stream: BondStream,
     client: Option<Arc<Client>>,
@@ -413,7 +412,7 @@ async fn accepted_after(stream: &mut BondStream, early: &EarlyData) -> io::Resul
             mut bytes = early.next() => {
                 while !bytes.is_empty() {
                     if stream.write_bytes(&mut bytes).await.is_err() {
-                        // Acceptance is refused, too, and says why.
+                        // `accepted` fails, too, and its error has the reason.
                         return stream.accepted().await;
                     }
                 }
@@ -422,7 +421,7 @@ async fn accepted_after(stream: &mut BondStream, early: &EarlyData) -> io::Resul
     }
 }
 
-/// Why the far end did not accept a stream, if it said so.
+/// Returns why the far end did not accept a stream, if it gave a reason.
 pub(crate) fn refusal(error: &io::Error) -> Option<DialError> {
     let code = u16::try_from(reset_by_peer(error)?).ok()?;
     DialError::from_code(code)

@@ -1,7 +1,7 @@
-//! Connecting to the best of several addresses without waiting for the bad ones.
+//! Connecting to the best of several addresses without waiting for unreachable ones.
 //!
-//! Families take turns, the resolver's first choice first; a new attempt starts when the last one
-//! has failed or 250 ms have passed, and the first to succeed ends the others.
+//! Families take turns, beginning with the resolver's first choice. A new attempt starts when the
+//! last one has failed or 250 ms have passed. The first success ends the other attempts.
 //!
 //! Source: RFC 8305 §§4, 5.
 
@@ -20,7 +20,7 @@ use crate::transport::{ByteStream, DialError};
 
 /// Makes one connection to one address. Implemented by every suitable closure.
 pub trait Connect: Send + Sync + 'static {
-    /// What a connection is.
+    /// A connection.
     type Stream: ByteStream;
 
     /// Connects to `address`.
@@ -44,7 +44,7 @@ where
 /// Connects the way the operating system chooses, without Nagle's delay.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -56,14 +56,14 @@ pub async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Times of connecting.
+/// Timeouts for connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// How long to wait for one address before trying the next one too.
     pub attempt_delay: Duration,
-    /// For all attempts together.
+    /// Timeout for all attempts together.
     pub timeout: Duration,
-    /// For resolving the name before.
+    /// Timeout for resolving the name beforehand.
     pub resolve_timeout: Duration,
 }
 
@@ -80,7 +80,7 @@ impl Default for ConnectOptions {
 /// Connects to the first of `addresses` that answers.
 ///
 /// # Errors
-/// When all attempts fail, the error that says most about the destination; when time runs out,
+/// When all attempts fail, the error that is most specific about the destination; on a timeout,
 /// [`DialError::TimedOut`].
 pub async fn connect_any<C: Connect>(
     connect: &C,
@@ -112,7 +112,7 @@ async fn race<C: Connect>(
             None => {}
         }
         let next_attempt = Instant::now() + attempt_delay;
-        // Until the next attempt is due; without one left, until one has ended.
+        // Until the next attempt is due, or one has ended if no address is left.
         tokio::select! {
             biased;
             Some(ended) = running.next() => match ended {
@@ -124,8 +124,8 @@ async fn race<C: Connect>(
     }
 }
 
-/// Which of two errors to report: that IPv6 has no route says little when the host refused over
-/// IPv4.
+/// Returns the more informative of two errors: a missing IPv6 route says little if the host refused
+/// over IPv4.
 pub(crate) fn tell_more(before: Option<DialError>, error: DialError) -> Option<DialError> {
     match before {
         Some(before) if rank(before) >= rank(error) => Some(before),
@@ -144,7 +144,7 @@ fn rank(error: DialError) -> u8 {
     }
 }
 
-/// Families in turn, beginning with that of the first address, each in the order given.
+/// Alternates the families, beginning with that of the first address; each keeps its order.
 pub(crate) fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
     let (preferred, other): (Vec<IpAddr>, Vec<IpAddr>) = addresses
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(interleave(&[]), Vec::<IpAddr>::new());
     }
 
-    /// What a scripted address does: the error and the time until it.
+    /// Acts out the script of an address: an error, silence, or a real connection.
     async fn scripted(address: SocketAddr) -> io::Result<TcpStream> {
         match address.ip().to_string().as_str() {
             "192.0.2.1" => std::future::pending().await,

@@ -1,8 +1,8 @@
-//! Whole connections placed on links, towards servers that know nothing of Hawser.
+//! Whole connections placed on links, towards servers that do not run Hawser.
 //!
 //! A [`SharedDirector`] decides which link a connection takes; its rules are those of
-//! `hawser-director`. `OverLinks` opens connections by its advice: it races links and address
-//! families, and tries on the next link what fails on one, before the application hears of it.
+//! `hawser-director`. `OverLinks` opens connections as it advises: it races links and address
+//! families, and retries on the next link before the application sees a failure.
 //!
 //! Source: DBAS §II (connection-oriented mode).
 
@@ -28,7 +28,7 @@ mod trial;
 mod via;
 mod who;
 
-pub use asker::{Asker, known, nobody};
+pub use asker::{Asker, known, unknown};
 pub use counted::{Counted, Observation, Observe};
 pub use datagrams::DatagramPlace;
 pub use director::SharedDirector;

@@ -1,9 +1,9 @@
-//! Datagrams: what the proxy port asks of those who carry them, and how they go straight out or
-//! over a gateway.
+//! Datagrams: the interface of the proxy port to the transports of datagrams, which send them
+//! straight out or over a gateway.
 //!
-//! A *port* stands for one UDP port of an application, which may send to any address; a *flow*
-//! is such a port and one destination. Nothing here waits or repeats: what can't be sent at once is
-//! dropped, as a network would.
+//! A *port* stands for one UDP port of an application, which may send to any address; a *flow* is
+//! such a port and one destination. Nothing here waits or retransmits: a datagram that can't be
+//! sent at once is dropped, as a network would.
 
 mod bonded;
 mod buffer;
@@ -31,24 +31,24 @@ pub use place::{Books, PlaceFlows, Placement, Target};
 
 /// Opens ports.
 pub trait DatagramPorts: Send + Sync + 'static {
-    /// A port for an application of which so much is known; it lives until it is dropped.
+    /// Opens a port for the application that `asker` describes. The port lives until it is dropped.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why no port can be opened.
     fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError>;
 }
 
 /// One UDP port of an application, as the far ends see it.
 pub trait DatagramPort: Send {
-    /// Sends a datagram, at once where the destination is an address. Whether it was taken;
+    /// Sends a datagram, at once if the destination is an address. Returns whether it was taken;
     /// otherwise it is lost.
     ///
-    /// [`DatagramPort::poll_receive`] is to be polled afterwards: it does what takes longer.
+    /// Poll [`DatagramPort::poll_receive`] afterwards: it completes longer work, such as lookups.
     fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool;
 
-    /// Says what goes to a destination from now on: datagrams of a call, or others.
+    /// Sets whether datagrams to a destination from now on belong to a call.
     fn set_call(&mut self, _destination: &Destination, _is_call: bool) {}
 
-    /// The next datagram that came, and who sent it. What does not fit `buffer` is lost.
+    /// Receives a datagram and returns its source. Bytes that do not fit `buffer` are lost.
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<SocketAddr>;
 }

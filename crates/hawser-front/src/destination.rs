@@ -1,4 +1,4 @@
-//! Where a stream is to go: a host and a port, as text and as bytes.
+//! Destination of a stream: a host and a port, as text and as bytes.
 //!
 //! # Bytes
 //!
@@ -13,8 +13,8 @@
 //! | 3 | 1 | kind 3: length L of the name, 1 to 254 |
 //! | 4 | L | kind 3: the name, ASCII, lower case, no terminator |
 //!
-//! Nothing may follow. A name is one that [`HostName`] takes. One that reads as an IP address is
-//! sent as an address.
+//! No bytes may follow. A name is valid if [`HostName`] takes it. A name that reads as an IP
+//! address is sent as an address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -86,10 +86,10 @@ impl Destination {
         out
     }
 
-    /// Reads an encoding, which must be all of `bytes`.
+    /// Reads an encoding, which must fill `bytes` exactly.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// The fault in the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, DestinationError> {
         let (&[kind, high, low], rest) = bytes
             .split_first_chunk()
@@ -157,7 +157,7 @@ pub enum DestinationError {
     /// The bytes end too early.
     #[error("destination is cut short")]
     Truncated,
-    /// More bytes than the destination has.
+    /// Bytes after the end of the destination.
     #[error("{0} bytes after the destination")]
     TrailingBytes(usize),
     /// A kind of host that this version does not know.

@@ -1,10 +1,9 @@
 //! Connections to destinations, each by the way that suits it: over a session with a host that is
-//! known by name, with a peer that the destination runs, or with a server that was discovered, by a
-//! gateway, or straight over one link.
+//! known by name, with a peer at the destination or with a server that was discovered, through a
+//! gateway, or directly over one link.
 //!
-//! Every port takes connections in its own manner (SOCKS, HTTP, redirected by the kernel or by the
-//! shim), and all of them open these with one [`ConnectionDialer`], which is told what ways there
-//! are.
+//! Every kind of port takes connections in its own manner (SOCKS, HTTP, redirected by the kernel or
+//! by the shim), and opens them with one [`ConnectionDialer`], which is told the possible ways.
 
 mod by_server;
 
@@ -31,9 +30,9 @@ use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
 
-/// Opens connections over links with `V`, whose names `R` resolves; where a [`SharedDirector`] so
-/// decides, by a gateway; and where the destination has a peer, over a session of `P`. None changes
-/// its way later.
+/// Opens connections over links with `V`, whose names `R` resolves; through a gateway where a
+/// [`SharedDirector`] decides so; and over a session of `P` where the destination has a peer. A
+/// connection never changes its way later.
 pub struct ConnectionDialer<
     V = TcpVia,
     R = RememberingResolver<LinkResolver>,
@@ -49,15 +48,15 @@ pub struct ConnectionDialer<
     machine: ThisMachine,
 }
 
-/// What a [`ConnectionDialer`] opens: over one link, or over a session.
+/// A connection that a [`ConnectionDialer`] opens: over one link, or over a session.
 pub type Opened<V, P> =
     EitherStream<Counted<<V as Via>::Stream>, Counted<<<P as Sessions>::Way as Dialer>::Stream>>;
 
 impl ConnectionDialer {
-    /// A dialer by `director`, with the default times, over links, which names are looked up over
-    /// too, and by these ways besides. `mptcp`: whether destinations are offered Multipath TCP. The
-    /// director knows of the gateway; peers are used and looked for while not everything goes by
-    /// it.
+    /// Creates a dialer by `director`, with the default times, over links and by these ways. Names
+    /// are looked up over links, too. `mptcp`: whether destinations are offered Multipath TCP. The
+    /// director must know of the gateway. Peers are used and looked for while not everything goes
+    /// through the gateway.
     pub fn new(
         director: SharedDirector,
         mptcp: bool,
@@ -73,23 +72,23 @@ impl ConnectionDialer {
         }
     }
 
-    /// Opens connections to hosts that are known by name by `named`, and never in another way.
+    /// Opens connections to hosts known by name with `named`, and never in another way.
     #[must_use]
     pub fn knowing(self, named: Arc<dyn DialByName<Bonded>>) -> Self {
         let named = Some(named);
         Self { named, ..self }
     }
 
-    /// Opens connections to names that are held to their vouchers by `vouched` and never in another
-    /// way, while not everything goes by the gateway.
+    /// Opens connections to names that are held to their vouchers with `vouched`, and never in
+    /// another way, while not everything goes through the gateway.
     #[must_use]
     pub fn holding(self, vouched: Arc<dyn DialVouched<Bonded>>) -> Self {
         let vouched = Some(vouched);
         Self { vouched, ..self }
     }
 
-    /// Opens connections to services of servers that are discovered by `servers`, while not
-    /// everything goes by the gateway.
+    /// Opens connections to services of discovered servers with `servers`, while not everything
+    /// goes through the gateway.
     #[must_use]
     pub fn discovering(self, servers: Arc<dyn DialDiscovered<Bonded>>) -> Self {
         let discovered = Some(servers);
@@ -104,7 +103,7 @@ impl ConnectionDialer {
 }
 
 impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
-    /// A dialer for links alone, with all its parts given.
+    /// Creates a dialer for links alone, with all its parts given.
     fn with(director: SharedDirector, via: V, resolver: R, options: ConnectOptions) -> Self {
         let links = OverLinks::new(director, via, resolver, options);
         Self {
@@ -123,25 +122,25 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         self.links.director()
     }
 
-    /// The peers, unless the user has everything go over a gateway.
+    /// Returns the peers, unless the user has everything go through a gateway.
     fn peers(&self) -> Option<&Peers<P>> {
         let peers = self.peers.as_ref();
         peers.filter(|_| !self.director().is_all_by_gateway())
     }
 
-    /// The servers that are discovered, unless the user has everything go over a gateway.
+    /// Returns the discovered servers, unless the user has everything go through a gateway.
     fn discovered(&self) -> Option<&dyn DialDiscovered<<P::Way as Dialer>::Stream>> {
         let servers = self.discovered.as_deref();
         servers.filter(|_| !self.director().is_all_by_gateway())
     }
 
-    /// The addresses that a destination may lead to.
+    /// Returns the addresses that a destination may lead to.
     async fn resolve(&self, destination: &Destination) -> Result<Vec<IpAddr>, DialError> {
         let found = self.links.resolve(destination).await?;
         self.machine.admitted_of(destination, found).await
     }
 
-    /// A stream in a session with the host at `address`.
+    /// Returns a stream in a session with the host at `address`.
     fn bonded(
         &self,
         (destination, origin): (&Destination, &Origin),
@@ -156,7 +155,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     }
 
     /// Dials over a session with the peer at an address, and soon another way as well; the first
-    /// that is answered is it.
+    /// answer wins.
     async fn dial_by_peer(
         &self,
         peers: &Peers<P>,
@@ -174,7 +173,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
     }
 
-    /// The address of a destination whose connections go by the peer there alone.
+    /// Returns the address of a destination whose connections only the peer there may carry.
     async fn held(
         &self,
         peers: &Peers<P>,
@@ -183,14 +182,14 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         if !peers.holds_any() || self.is_by_gateway((destination, origin)) {
             return None;
         }
-        // What is not found here leads to no link either.
+        // A name that can't be resolved here leads to no link either.
         let addresses = self.resolve(destination).await.ok()?;
         let held = peers.held(&addresses, (destination, origin));
         held.filter(|(address, _)| self.machine.admits(origin, *address))
     }
 
-    /// Whether a name as such goes by the gateway alone, which looks it up: nothing of it leaves
-    /// over a link then, not even the question what it means.
+    /// Returns whether a name goes through the gateway alone, which looks it up. Then nothing about
+    /// the name leaves over a link, not even the query for its address.
     fn is_by_gateway(&self, (destination, origin): (&Destination, &Origin)) -> bool {
         let is_name = matches!(destination.host, Host::Name(_));
         let decide = || {
@@ -204,7 +203,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         self.gateway.is_some() && is_name && is_alone(decide())
     }
 
-    /// Dials over a session with the peer that an address is held for.
+    /// Dials over a session with the peer for which an address is held.
     async fn dial_held(
         &self,
         peers: &Peers<P>,
@@ -218,7 +217,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
     }
 
-    /// Those of a destination's addresses that the application at `origin` may reach over a link.
+    /// Returns those of `addresses` that the application at `origin` may reach over a link.
     fn reached(
         &self,
         addresses: Vec<IpAddr>,
@@ -231,8 +230,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
     }
 
-    /// Dials by the gateway or over links, as the director decides. The way may carry `early` where
-    /// it is the only one. `may_ask`: handshakes over links may ask for a bond.
+    /// Dials through the gateway or over links, as the director decides. A way may carry `early` if
+    /// it is the only one. `may_ask`: whether handshakes over links may ask for a bond.
     async fn dial_by_decision(
         &self,
         (destination, origin): (&Destination, &Origin),
@@ -275,7 +274,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                     let dialed = self.links.dial_decided(request, addresses, decided).await;
                     return dialed.map(EitherStream::Direct);
                 }
-                // Not the gateway's, as far as the name says: its addresses may say more.
+                // The name alone does not select the gateway, but its addresses may.
                 _ => {
                     let found = self.resolve(destination).await?;
                     is_near = self.neighbourhood.has_all(&found).await;
@@ -286,14 +285,14 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
     }
 
-    /// Dials over a link, whatever is better.
+    /// Dials over a link, even if another way is better.
     async fn dial_over_links(
         &self,
         destination: &Destination,
         origin: &Origin,
         may_ask: bool,
     ) -> Result<Opened<V, P>, DialError> {
-        // On exactly the addresses that are connected to, whatever the name means a moment later.
+        // Decide on exactly the addresses that are dialed, even if the name leads elsewhere later.
         let addresses = self.resolve(destination).await?;
         let addresses = self.reached(addresses, (destination, origin))?;
         let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
@@ -302,8 +301,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         dialed.map(EitherStream::Direct)
     }
 
-    /// Dials by the gateway, and where that may fail over a link as well: soon, and the first that
-    /// is answered is it.
+    /// Dials through the gateway, and soon over a link as well if the gateway may fail; the first
+    /// answer wins.
     async fn dial_over_gateway(
         &self,
         gateway: &P::Way,
@@ -321,7 +320,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
         let on_loss = |loss| match loss {
             Loss::Failed(error) => {
-                tracing::debug!(%destination, %error, "the gateway is of no use for this one");
+                tracing::debug!(%destination, %error, "connection through the gateway failed");
             }
             Loss::Overtaken(waited) => {
                 self.director()
@@ -341,7 +340,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         (destination, origin): (&Destination, &Origin),
         decision: &GatewayDecision,
     ) -> Result<Counted<<P::Way as Dialer>::Stream>, DialError> {
-        // Waiting for a session says nothing of what comes then.
+        // The time spent waiting for a session says nothing about the session's latency.
         let was_up = gateway.is_up();
         let (begun, flow) = (Instant::now(), self.director().open_by_gateway(decision));
         let dialed = gateway.dial_for(destination, origin).await;

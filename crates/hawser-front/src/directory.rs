@@ -1,7 +1,7 @@
 //! The directory of a gateway: the SIP registrar and proxy, on its sockets.
 //!
-//! `hawser_sip::directory` decides; this executes it, on a thread of its own, so that whoever asks
-//! the directory takes nothing from the gateway's sessions.
+//! `hawser_sip::directory` decides; this module executes it, on a thread of its own, so that
+//! requests to the directory do not slow down the gateway's sessions.
 
 mod core;
 mod error;
@@ -35,40 +35,40 @@ pub use tls::{DirectoryTls, TlsFileError};
 pub use users::{UserFile, UserFileError};
 pub use view::{BindingView, Bound, DirectoryView};
 
-/// What a directory is started with.
+/// Settings of a directory.
 pub struct DirectorySettings {
-    /// The domains that it is for; the first one is the realm of passwords.
+    /// The domains that it serves; the first one is the realm of passwords.
     pub domains: Vec<Host>,
     /// Addresses for datagrams and streams.
     pub listen: Vec<SocketAddr>,
-    /// Addresses for streams in TLS, and its certificate.
+    /// Addresses for TLS streams, and the certificate.
     pub tls: Option<(Vec<SocketAddr>, DirectoryTls)>,
     /// The users.
     pub users: UserFile,
-    /// Where bindings are kept.
+    /// The file that keeps bindings.
     pub table: BindingTable,
-    /// Secret, random, and the same after a restart, so that calls outlive it.
+    /// Secret, random, and the same after a restart, so that calls survive the restart.
     pub seed: [u8; 32],
-    /// What passwords are proved by, in the order in which they are offered.
+    /// Digest algorithms of passwords, in the order in which they are offered.
     pub digests: Vec<Algorithm>,
-    /// What one may change of the bounds.
+    /// Bounds that the administrator may change.
     pub limits: DirectoryLimits,
-    /// What is reached for users and callers.
+    /// Which addresses the directory may reach for users and callers.
     pub policy: DestinationPolicy,
 }
 
 /// Bounds that an administrator sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryLimits {
-    /// Addresses of record.
+    /// Largest number of addresses of record.
     pub addresses: usize,
-    /// Requests of one sender in a second.
+    /// Requests that one sender may make in a second.
     pub requests_per_second: u32,
-    /// Connections at once.
+    /// Largest number of simultaneous connections.
     pub connections: usize,
 }
 
-/// A directory that runs.
+/// A running directory.
 pub struct DirectoryServer {
     core: Arc<Core>,
     bound: Bound,
@@ -116,19 +116,19 @@ impl DirectoryServer {
         })
     }
 
-    /// Returns where it listens.
+    /// Returns the addresses at which it listens.
     #[must_use]
     pub fn bound(&self) -> &Bound {
         &self.bound
     }
 
-    /// Returns what it is doing, with as many bindings as `most`.
+    /// Returns the state of the directory, with at most `most` bindings.
     #[must_use]
     pub fn view(&self, most: usize) -> DirectoryView {
         self.core.view(most)
     }
 
-    /// Returns what has happened since the start.
+    /// Returns counts of events since the start.
     #[must_use]
     pub fn counts(&self) -> hawser_sip::directory::DirectoryCounts {
         self.core.counts()
@@ -139,7 +139,7 @@ impl Drop for DirectoryServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It ends with its turn.
+            // The thread ends after its current turn.
             let _ = thread.join();
         }
     }
@@ -158,7 +158,7 @@ fn config(domains: &[Host], bound: &Bound, limits: DirectoryLimits) -> Directory
     config
 }
 
-/// How others reach it: the first address that names one, else the first domain.
+/// Returns how others reach it: at the first specified address, else by the first domain.
 fn own(domains: &[Host], listen: &[SocketAddr]) -> SipUri {
     let named = listen.iter().find(|address| !address.ip().is_unspecified());
     let host = named.map(|address| Host::Ip(address.ip()));
@@ -167,11 +167,11 @@ fn own(domains: &[Host], listen: &[SocketAddr]) -> SipUri {
     let port = named.or(listen.first()).map(SocketAddr::port);
     let port = port.filter(|port| *port != DEFAULT_PORT);
     let uri = SipUri::new(None, host.clone(), port);
-    // Without a user nothing can be wrong with it.
+    // A URI without a user is always valid.
     uri.unwrap_or_else(|_| unreachable!("{host} is a host"))
 }
 
-/// A sender may ask for so many seconds at once.
+/// Seconds' worth of requests that a sender may make at once.
 const BURST: u32 = 4;
 const DEFAULT_PORT: u16 = 5060;
 

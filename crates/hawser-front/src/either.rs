@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::transport::{ByteStream, DialError, ResetCode};
 
-/// A connection that went over a link, or over a session with a peer or a gateway.
+/// A connection over one link, or over a session with a peer or a gateway.
 #[derive(Debug)]
 pub enum EitherStream<D, B> {
     /// Over one link.
@@ -22,18 +22,17 @@ pub enum EitherStream<D, B> {
     Bonded(B),
 }
 
-/// Why a session was of no use to a connection.
+/// Why a connection did not use the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// It was refused, or there was no way.
+    /// The far end refused the connection, or could not be reached.
     Failed(DialError),
-    /// It had so long to answer, when a link was in its place.
+    /// A link answered first; the session had this long to answer.
     Overtaken(Duration),
 }
 
-/// Dials over a session by `bonded`, and when that fails, or has not been answered within
-/// `patience`, over a link by `direct` as well; the first that is answered is it. `on_loss` hears
-/// of a session that was of no use.
+/// Dials over a session by `bonded`. If that fails, or has no answer within `patience`, also dials
+/// over a link by `direct`; the first answer wins. Calls `on_loss` if the session is not used.
 pub(crate) async fn dial_either<D, B>(
     bonded: impl Future<Output = Result<B, DialError>>,
     patience: Duration,
@@ -72,7 +71,7 @@ pub(crate) async fn dial_either<D, B>(
     }
 }
 
-/// Does the same with whichever it is.
+/// Does the same with either variant.
 macro_rules! either {
     ($this:expr, $stream:ident => $act:expr) => {
         match $this {
@@ -164,7 +163,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(250);
 
     async fn never() -> Result<(), DialError> {
-        panic!("nobody asks for a link")
+        panic!("no link is asked for")
     }
 
     async fn after(milliseconds: u64, dialed: Result<(), DialError>) -> Result<(), DialError> {

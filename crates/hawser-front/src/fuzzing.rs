@@ -9,7 +9,7 @@ use crate::proxy::http::{
 };
 use crate::proxy::{Credentials, Malformed, Parse, Protocol, socks4, socks5};
 
-/// Whatever decodes encodes to something that decodes to the same.
+/// Every destination that decodes is encoded to bytes that decode to the same destination.
 pub fn fuzz_destination(data: &[u8]) {
     if let Ok(destination) = Destination::decode(data) {
         let again = Destination::decode(&destination.to_bytes());
@@ -29,18 +29,18 @@ pub fn fuzz_destination(data: &[u8]) {
     }
 }
 
-/// What begins tunnels for packets, and questions to name servers among the packets: what is read
-/// is written the same, and an answer is a packet that goes back.
+/// Openings and terms of packet tunnels are written as they were read. The answer to a DNS question
+/// among the packets is a packet back to its sender.
 pub fn fuzz_packets(data: &[u8]) {
     crate::packets::fuzz(data);
 }
 
-/// A list of addresses that is read is written as one that reads the same, and is short.
+/// A list of addresses that was read is short, and its encoding reads as the same list.
 pub fn fuzz_udp_addresses(data: &[u8]) {
     crate::udp_addresses::fuzz(data);
 }
 
-/// Detection and SOCKS5: what is parsed does not depend on what follows.
+/// Detection and SOCKS5: the result does not depend on bytes after the message.
 pub fn fuzz_socks5(data: &[u8]) {
     if let Some(&first) = data.first() {
         let _ = Protocol::detect(first);
@@ -58,7 +58,7 @@ pub fn fuzz_socks5(data: &[u8]) {
     }
 }
 
-/// A datagram's payload is the end of what came, and its destination one that can be told.
+/// A datagram's payload is the end of the input, and its destination has a text form that parses.
 pub fn fuzz_socks5_datagram(data: &[u8]) {
     if let Ok((destination, payload)) = socks5::parse_datagram(data) {
         assert!(data.ends_with(payload) && payload.len() + 8 <= data.len());
@@ -66,7 +66,7 @@ pub fn fuzz_socks5_datagram(data: &[u8]) {
     }
 }
 
-/// SOCKS4: what is parsed does not depend on what follows.
+/// SOCKS4: the result does not depend on bytes after the message.
 pub fn fuzz_socks4(data: &[u8]) {
     check_prefix(data, socks4::parse_request);
 }
@@ -122,14 +122,14 @@ pub fn fuzz_http_response(data: &[u8]) {
     }
 }
 
-/// A chunked body decodes to the same whether it comes at once or byte by byte.
+/// A chunked body decodes to the same content in one piece and byte by byte.
 pub fn fuzz_http_body(data: &[u8]) {
     let whole = decode(data, data.len().max(1));
     let bytewise = decode(data, 1);
     assert_eq!(whole, bytewise);
 }
 
-/// Whatever reads as a network prints as the same network.
+/// A text that reads as a network is printed as the same network.
 pub fn fuzz_cidr(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(cidr) = text.parse::<Cidr>()
@@ -138,7 +138,7 @@ pub fn fuzz_cidr(data: &[u8]) {
     }
 }
 
-/// Parses `data`, and its consumed part alone, which must give the same.
+/// Parses `data`, and its consumed part alone; both results must be the same.
 fn check_prefix<T: PartialEq + std::fmt::Debug>(
     data: &[u8],
     parse: impl Fn(&[u8]) -> Parse<T>,
@@ -151,7 +151,7 @@ fn check_prefix<T: PartialEq + std::fmt::Debug>(
     parsed
 }
 
-/// The origin-form request `out` with the absolute target back in its request line.
+/// Returns the origin-form request `out` with the absolute target back in its request line.
 fn absolute(head: &RequestHead, authority: &str, out: &[u8]) -> Vec<u8> {
     let Target::Forward { path, .. } = &head.target else {
         return Vec::new();
@@ -166,8 +166,8 @@ fn absolute(head: &RequestHead, authority: &str, out: &[u8]) -> Vec<u8> {
     again
 }
 
-/// Content and consumed bytes of a chunked body in pieces, up to its end, a fault or the data's
-/// end; the flag says which.
+/// Decodes a chunked body in pieces, up to its end, a fault or the end of the data. Returns the
+/// content, and false after a fault.
 fn decode(data: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let mut body = Body::new(Framing::Chunked);
     let mut content = Vec::new();

@@ -1,4 +1,4 @@
-//! What a gateway does with the streams that its clients open: checks, connects, relays.
+//! Streams that clients open at a gateway: it checks, connects and relays them.
 
 mod cidr;
 mod client;

@@ -1,4 +1,4 @@
-//! Where traffic comes in and goes out: the proxy port, the gateway and the directory.
+//! The front ends: the proxy port, the gateway and the directory.
 
 mod address;
 pub mod bonded;

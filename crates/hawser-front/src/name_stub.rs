@@ -1,9 +1,9 @@
-//! Answers what captured programs, and hosts behind this machine, ask name servers.
+//! Answers the queries of captured applications, and of hosts behind this machine, to name servers.
 //!
-//! Each name server of this machine has a port on loopback here, to which the programs' questions
-//! are turned. So it is known which server a program meant, and which one it is to hear the answer
-//! from. The answers are those of [`Names::answer`]: the server that was asked comes first, and
-//! those of links where it is silent.
+//! Each name server of this machine has a loopback port here, to which applications' queries are
+//! redirected. So the port identifies the server that the application asked, and that must appear
+//! to answer. The answers are those of [`Names::answer`]: the server that was asked comes first,
+//! and those of links if it is silent.
 
 mod answering;
 mod known;
@@ -38,7 +38,7 @@ use port::{Port, loopback};
 /// The ports on the loopback address of each server's family, by server.
 pub type StubPorts = watch::Receiver<Arc<BTreeMap<IpAddr, u16>>>;
 
-/// The ports that answer programs, open until this is dropped.
+/// The ports that answer applications, open until this is dropped.
 pub struct NameStub {
     ports: StubPorts,
     task: JoinHandle<()>,
@@ -47,9 +47,9 @@ pub struct NameStub {
 
 impl NameStub {
     /// Answers for the name servers of this machine, with the help of the links that `director`
-    /// allows for names. Nobody is asked for `reserved` ones. Follows servers as they come. The
-    /// addresses in answers are noted in `known`; those of names that are `held` are told once
-    /// connections to them are held, too. Names lead to `machine` only where they mean it.
+    /// allows for names. Sends no query for `reserved` names. Follows changes of the servers. Notes
+    /// the addresses in answers in `known`; tells addresses of `held` names once connections to
+    /// them are held, too. Admits addresses of `machine` only for names that mean it.
     pub async fn start(
         director: SharedDirector,
         (reserved, machine): (ReservedNames, ThisMachine),
@@ -98,14 +98,14 @@ impl NameStub {
         }
     }
 
-    /// The address that answers for `server`, which a program is about to ask.
+    /// Returns the address that answers for `server`, which an application is about to ask.
     pub fn stub_of(&self, server: SocketAddr) -> Option<SocketAddr> {
         let ports = self.ports.borrow();
         let number = ports.get(&server.ip()).filter(|_| server.port() == PORT)?;
         Some(SocketAddr::new(loopback(server.ip()), *number))
     }
 
-    /// The server for which the address `stub` answers.
+    /// Returns the server for which the address `stub` answers.
     pub fn server_at(&self, stub: SocketAddr) -> Option<SocketAddr> {
         let ports = self.ports.borrow();
         let mut ports = ports.iter();
@@ -115,9 +115,9 @@ impl NameStub {
         Some(SocketAddr::new(*server, PORT))
     }
 
-    /// The answer to a datagram of a program at `from` that is meant for no server of this machine
-    /// in particular: as the first one answers. None for what is no question, and where the program
-    /// has to ask again.
+    /// Returns the answer to a datagram of an application at `from` that is meant for no particular
+    /// server of this machine: the first server answers. `None` for anything but a query, and where
+    /// the application has to ask again.
     pub async fn datagram(&self, from: SocketAddr, query: &[u8]) -> Option<Vec<u8>> {
         let number = u16::from_be_bytes(*query.first_chunk()?);
         let place = self.answering.limits.question(from, number)?;
@@ -130,18 +130,18 @@ impl NameStub {
         place.keep(answering).await.flatten()
     }
 
-    /// Answers at another port, too, as the first server does: what other hosts ask this machine.
-    /// `listener` and `socket` have the same address.
+    /// Answers as the first server at another port, too: for queries of other hosts to this
+    /// machine. `listener` and `socket` have the same address.
     ///
     /// # Errors
-    /// When the system does not say which.
+    /// If the system does not report that address.
     pub fn answer_at(&self, listener: TcpListener, socket: UdpSocket) -> io::Result<StubPort> {
         let answering = Arc::clone(&self.answering);
         let port = Port::serve(listener, socket, Meant::ForAny, answering)?;
         Ok(StubPort { _port: port })
     }
 
-    /// The ports, as they come.
+    /// Returns the ports, as they change.
     pub fn ports(&self) -> StubPorts {
         self.ports.clone()
     }
@@ -172,8 +172,8 @@ struct OpenPorts {
 }
 
 impl OpenPorts {
-    /// Opens ports for servers that have come. Those of servers that are named no more stay while
-    /// there is room: programs may still ask them.
+    /// Opens ports for new servers. Ports of servers that are no longer configured stay while there
+    /// is room: applications may still ask them.
     async fn follow(&mut self) {
         let links = (self.answering.links)();
         let servers = self.answering.names.servers(&links).await;
@@ -187,7 +187,7 @@ impl OpenPorts {
             }
             match self.open(*server).await {
                 Ok(port) => drop(self.ports.insert(server.ip(), port)),
-                Err(error) => tracing::debug!(%server, %error, "it is asked as without Hawser"),
+                Err(error) => tracing::debug!(%server, %error, "can't open a port for this server"),
             }
         }
         if let Some(held) = &self.answering.held {
@@ -211,9 +211,9 @@ impl OpenPorts {
     }
 }
 
-/// Where name servers listen.
+/// The port of name servers.
 const PORT: u16 = 53;
-/// Files are read for it.
+/// Interval between looks at the servers, which read files.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Sixteen links with four servers each, and those of the machine, are never all there.
+/// More than there can be in practice: sixteen links with four servers each, and the machine's.
 const MAX_SERVERS: usize = 48;

@@ -1,4 +1,4 @@
-//! What is near: reached otherwise than by a default route, so that no gateway leads there.
+//! Near destinations: reached by other routes than a default one, so that no gateway leads there.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use crate::destination::{Host, HostName};
 use crate::resolve::{SystemResolver, addresses_of};
 
-/// Tells what leads to networks of this machine.
+/// Tells which addresses are near.
 pub trait Surroundings: Send + Sync + 'static {
-    /// Whether `address` is reached otherwise than by a default route: it is this machine's own, on
-    /// a link itself, or has a route that is more particular.
+    /// Returns whether `address` is reached otherwise than by a default route: it is this machine's
+    /// own, on a link itself, or has a more specific route.
     fn is_near(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
 }
 
@@ -24,7 +24,7 @@ impl Surroundings for Routes {
     }
 }
 
-/// Tells the same of hosts.
+/// Tells which hosts are near.
 #[derive(Debug)]
 pub(crate) struct Neighbourhood<S> {
     surroundings: Arc<S>,
@@ -48,9 +48,9 @@ impl<S: Surroundings> Neighbourhood<S> {
         }
     }
 
-    /// Whether a host is this machine, on a network of one of its links, or behind a route that was
-    /// made for it. Who has a gateway for everything, `is_for_all`, means the gateway's own
-    /// loopback.
+    /// Returns whether a host is this machine, on a network of one of its links, or behind a
+    /// specific route. If a gateway is used for everything (`is_for_all`), loopback means the
+    /// gateway's own.
     pub(crate) async fn has(&self, host: &Host, is_for_all: bool) -> bool {
         match host {
             Host::Ip(address) if address.to_canonical().is_loopback() => !is_for_all,
@@ -61,7 +61,7 @@ impl<S: Surroundings> Neighbourhood<S> {
         }
     }
 
-    /// Whether a name that only this network knows leads to it.
+    /// Returns whether a name that only this network knows leads to it.
     async fn leads_nearby(&self, host: &Host) -> bool {
         let lookup = timeout(LOOKUP_PATIENCE, addresses_of(&self.resolver, host));
         match lookup.await {
@@ -70,8 +70,8 @@ impl<S: Surroundings> Neighbourhood<S> {
         }
     }
 
-    /// Whether all of these addresses are this machine's, on networks of its links, or behind
-    /// routes that were made for them: those of a name, which was looked up here.
+    /// Returns whether all of these addresses of a name that was looked up here are this machine's,
+    /// on networks of its links, or behind specific routes.
     pub(crate) async fn has_all(&self, addresses: &[IpAddr]) -> bool {
         for address in addresses {
             let is_own = address.to_canonical().is_loopback();
@@ -83,15 +83,15 @@ impl<S: Surroundings> Neighbourhood<S> {
     }
 }
 
-/// RFC 6761 §6.3.
+/// Returns whether a name means loopback. Source: RFC 6761 §6.3.
 fn is_loopback_name(name: &HostName) -> bool {
     let name = name.as_str().trim_end_matches('.');
     let last = name.rsplit('.').next().unwrap_or_default();
     last.eq_ignore_ascii_case("localhost")
 }
 
-/// Names that nobody has registered, so that they can only be the neighbourhood's. Any other name
-/// is the gateway's to look up, and nobody here is asked for it.
+/// Returns whether a name can't be registered publicly, so that only the local network can know
+/// it. Any other name is looked up by the gateway; no server here is asked for it.
 ///
 /// Source: RFC 6762 §3, RFC 8375, and what ICANN keeps for private use.
 fn is_local_name(name: &HostName) -> bool {
@@ -111,14 +111,14 @@ const LOCAL_ZONES: [&str; 6] = [
     "home",
     "localdomain",
 ];
-/// Whoever has such a name is near, and answers at once.
+/// A server that knows such a name is near, and answers at once.
 const LOOKUP_PATIENCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
-    /// Where 10.0.0.0/8 is near.
+    /// Surroundings in which 10.0.0.0/8 is near.
     pub(crate) struct Home;
 
     impl Surroundings for Home {
@@ -128,7 +128,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_that_nobody_has_registered_are_the_neighbourhoods() {
+    fn names_that_are_not_registered_are_the_neighbourhoods() {
         for (name, is_local) in [
             ("nas", true),
             ("printer.local", true),

@@ -1,4 +1,4 @@
-//! Ports of this host that streams of another may lead to, and how a stream names one.
+//! Ports of this host that streams of other hosts may reach, and their encoding in a stream.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use crate::bonded::Purpose;
 use crate::destination::{Destination, Host, HostName};
 use crate::transport::DialError;
 
-/// Ports of this host that others may name in streams to it. They may name nothing else: no other
-/// port, and no address in any form.
+/// Ports of this host that other hosts may name in streams to it. They may name nothing else: no
+/// other port, and no address in any form.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnPorts(BTreeSet<u16>);
 
 impl OwnPorts {
-    /// These ports.
+    /// Allows these ports.
     pub(crate) fn new(ports: impl IntoIterator<Item = u16>) -> Self {
         Self(ports.into_iter().collect())
     }
 
-    /// The port that a stream with this opening leads to.
+    /// Returns the port that a stream with this opening leads to.
     ///
     /// # Errors
-    /// That it leads to none of these.
+    /// The opening leads to none of these ports.
     pub(crate) fn judge(&self, opening: &[u8]) -> Result<u16, DialError> {
         if Purpose::of(opening) != Some(Purpose::Connect) {
             return Err(DialError::RefusedByPolicy);
@@ -34,7 +34,7 @@ impl OwnPorts {
     }
 }
 
-/// A port of the far end itself, as streams name it.
+/// Returns a port of the far end itself as a destination.
 pub(crate) fn at_peer(port: u16) -> Destination {
     Destination::new(own_host(), port)
 }

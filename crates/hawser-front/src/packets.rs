@@ -1,7 +1,7 @@
-//! Packet mode: IP packets of TUN devices, beside streams of a session.
+//! Packet mode: transport of IP packets between TUN devices, beside streams of a session.
 //!
-//! At the client, [`PacketTunnel`] carries the packets of one device. At the gateway, the
-//! [`Exchange`] has one device for the packets of all clients, and an address for each of them.
+//! At the client, [`PacketTunnel`] forwards the packets of one device. At the gateway, the
+//! [`Exchange`] has one device for the packets of all clients, and gives each client an address.
 
 mod answers;
 mod exchange;
@@ -45,6 +45,6 @@ pub(crate) fn fuzz(data: &[u8]) {
     }
 }
 
-/// Largest inner packet: over IPv4 and a link of 1500 bytes, it travels in one outer packet. It is
-/// WireGuard's size, so programs have met it.
+/// Largest inner packet. It travels in one outer packet over IPv4 and a link of 1500 bytes.
+/// WireGuard uses the same size, so programs are used to it.
 pub const MTU: u16 = 1420;

@@ -1,13 +1,13 @@
-//! Destinations that run Hawser themselves: those that are found, and those that are known by name.
+//! Destinations that run Hawser themselves: peers that probes find, and hosts known by name.
 //!
-//! A connection begins over one link, whatever its destination is. Beside it the destination's
-//! reserved port is probed: where a peer answers that this machine has enrolled with, and proves
-//! its key, later connections to that address go to it over a session, over all links. Nothing
-//! waits for a probe. What fails over a session goes over a link as if there were no peer, until
-//! the peer has carried a connection ([`HeldPeers`]).
+//! The first connection to a destination goes over one link. In parallel, Hawser probes the
+//! destination's reserved port. If a peer that this machine has enrolled with answers and proves
+//! its key, later connections to that address go over a session, over all links. No connection
+//! waits for a probe. A connection that fails over a session falls back to a link, until the peer
+//! has carried a connection ([`HeldPeers`]).
 //!
-//! Hosts that are known by name are another matter ([`NamedPeers`]): their names lead to them, over
-//! a session, or nowhere.
+//! The name of a host that is known by name ([`NamedPeers`]) leads to that host over a session, or
+//! nowhere.
 //!
 //! Source: DBAS §II.A, the detection of the mode; MMS §II.B, sessions by SIP.
 

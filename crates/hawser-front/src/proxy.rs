@@ -1,9 +1,8 @@
 //! One port for SOCKS5 (datagrams too), SOCKS4, SOCKS4a, HTTP CONNECT and plain HTTP proxying.
 //!
-//! The first byte of a connection tells the protocol. Names go to the dialer unresolved, and a
-//! client hears of success only after the destination has accepted. What reads bytes does no I/O
-//! and knows no connection ([`socks5`], [`socks4`], [`http`]); what serves connections parses
-//! nothing.
+//! The first byte of a connection tells the protocol. Names are given to the dialer unresolved, and
+//! a client is told of success only after the destination has accepted. The parsers do no I/O and
+//! know no connection ([`socks5`], [`socks4`], [`http`]); the servers of connections parse nothing.
 
 mod config;
 mod context;

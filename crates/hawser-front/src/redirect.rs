@@ -1,9 +1,9 @@
-//! Connections that a program or another host meant for somewhere else, and that were turned to a
-//! port on loopback.
+//! Connections of a program or another host to other destinations that were redirected to a port on
+//! loopback.
 //!
-//! Who makes one knows nothing of that. So it hears of success before the destination has been
-//! reached, and a destination that cannot be reached resets the connection. What it says meanwhile
-//! may go ahead ([`EarlyData`]).
+//! The program does not notice the redirection. Its connect succeeds before the destination has
+//! been reached, and a destination that cannot be reached resets the connection. Data that the
+//! program sends meanwhile may be sent ahead ([`EarlyData`]).
 
 mod forwarded;
 #[cfg(test)]
@@ -25,25 +25,25 @@ use crate::relay::Side;
 use crate::transport::Dialer;
 pub use forwarded::{Forwarded, HostPlace};
 
-/// Knows where connections were to lead. Implemented by every closure that finds the destination
-/// by the address of the accepted socket's peer.
+/// Knows the original destinations of connections. Implemented by every closure that finds the
+/// destination by the address of the accepted socket's peer.
 pub trait Lookup: Send + Sync + 'static {
-    /// What is kept until the connection ends.
+    /// A value that is kept until the connection ends.
     type Kept: Send;
 
-    /// Where the connection from `peer`, accepted at `local`, was to lead; none for a stranger.
-    /// Each connection is asked for once.
+    /// Returns the original destination of the connection from `peer`, accepted at `local`; `None`
+    /// to refuse it. Called once for each connection.
     fn take(&self, peer: SocketAddr, local: SocketAddr) -> Option<Redirected<Self::Kept>>;
 }
 
-/// What is known of a connection that was redirected.
+/// Facts about a redirected connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirected<K> {
-    /// Where it was to lead.
+    /// The original destination.
     pub destination: SocketAddr,
-    /// Who made it.
+    /// The program that made the connection.
     pub origin: Origin,
-    /// What is kept until the connection ends.
+    /// A value that is kept until the connection ends.
     pub kept: K,
 }
 
@@ -59,7 +59,7 @@ impl<L: Fn(SocketAddr) -> Option<SocketAddr> + Send + Sync + 'static> Lookup for
     }
 }
 
-/// The ports that connections are turned to, one on the loopback address of each family.
+/// The ports that connections are redirected to, one on the loopback address of each family.
 pub struct RedirectServer<D, L> {
     v4: Port,
     v6: Option<Port>,
@@ -73,13 +73,13 @@ struct Port {
 }
 
 impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
-    /// Opens the ports, whatever numbers are free. A machine without IPv6 has one only.
+    /// Opens the ports with free numbers. A machine without IPv6 has only one.
     ///
     /// # Errors
     /// When the system refuses to listen on 127.0.0.1.
     pub async fn bind(dialer: Arc<D>, lookup: L) -> io::Result<Self> {
         let v6 = Port::open((Ipv6Addr::LOCALHOST, 0).into()).await;
-        let v6 = v6.inspect_err(|error| debug!(%error, "no connections by IPv6 are taken"));
+        let v6 = v6.inspect_err(|error| debug!(%error, "cannot listen on IPv6 loopback"));
         let v4 = Port::open((Ipv4Addr::LOCALHOST, 0).into()).await?;
         Ok(Self::serving(v4, v6.ok(), dialer, lookup))
     }
@@ -87,7 +87,7 @@ impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
     /// Serves ports that are open already.
     ///
     /// # Errors
-    /// When the system does not say which they are.
+    /// When the system does not report their numbers.
     pub fn with(
         v4: TcpListener,
         v6: Option<TcpListener>,
@@ -122,7 +122,7 @@ impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
         self.context.counters()
     }
 
-    /// Serves until `shutdown` is ready; then resets what is still open.
+    /// Serves until `shutdown` is ready; then resets open connections.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let shutdown = shutdown.shared();
         let serve_port = async |port: &Port| {
@@ -141,7 +141,7 @@ impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
     }
 }
 
-/// Hears what a program says until it has given up.
+/// Reads data of a program into `early`. Returns when the program has given up.
 async fn hear(client: &TcpStream, early: &EarlyData) {
     let mut has_more = true;
     loop {
@@ -159,7 +159,7 @@ async fn hear(client: &TcpStream, early: &EarlyData) {
         }
         let mut said = Vec::with_capacity(room.min(READ_AT_ONCE));
         match client.try_read_buf(&mut said) {
-            // Whether it has ended its half or only said nothing yet, the relay sees.
+            // The relay finds out whether the program has ended its half.
             Ok(0) => has_more = false,
             Ok(_) => early.put(&said),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -186,11 +186,11 @@ async fn serve<D: Dialer, L: Lookup>(
     lookup: &L,
 ) {
     let mut client = Guarded::new(client);
-    // Until the destination has answered, every end must look like a failure.
+    // Before the destination has answered, every end must look like a failure.
     client.is_busy = true;
     let local = client.stream().local_addr().ok();
     let Some(redirected) = local.and_then(|local| lookup.take(peer, local)) else {
-        return debug!(%peer, "a connection that nobody announced is refused");
+        return debug!(%peer, "refused a connection without known destination");
     };
     let destination = Destination::from(redirected.destination);
     let early = EarlyData::default();
@@ -213,5 +213,5 @@ async fn serve<D: Dialer, L: Lookup>(
     drop(redirected.kept);
 }
 
-/// Most programs say little before they are answered.
+/// Most programs send little before they get an answer.
 const READ_AT_ONCE: usize = 2048;

@@ -1,7 +1,7 @@
-//! Keeps this host registered with a directory, over whichever of its links leads there, and in
+//! Registers this host with a directory, over whichever of its links leads there, and negotiates
 //! sessions with other hosts by name.
 //!
-//! `hawser_sip::agent::HostAgent` decides what is told and from where; this has the sockets.
+//! `hawser_sip::agent::HostAgent` decides what to say and from where; this has the sockets.
 
 mod calling;
 mod far;
@@ -32,7 +32,7 @@ use far::FarEnd;
 use heard::Heard;
 use ways::Ways;
 
-/// Whom to register, and where.
+/// Settings of a registration.
 pub struct RegistrationSettings {
     /// The name of this host, such as `sip:alice@example.org`.
     pub name: SipUri,
@@ -40,49 +40,49 @@ pub struct RegistrationSettings {
     pub directory: SipUri,
     /// The password of the name's user.
     pub password: Zeroizing<String>,
-    /// The weakest hash that the password is proved by.
+    /// The weakest hash with which the password may be proved.
     pub weakest: Algorithm,
-    /// Whom to believe who the directory is, for TLS.
+    /// Certificates that authenticate the directory, for TLS.
     pub roots: RootCertificates,
-    /// How others reach this host.
+    /// How other hosts reach this one.
     pub calls: CallSettings,
 }
 
 /// The links that may be used now.
 pub trait OwnLinks: Send + 'static {
-    /// Returns them, those of the user's rules and choice.
+    /// Returns the links that the user's rules and choice allow.
     fn usable(&self) -> Vec<Link>;
 
-    /// What a link carries towards this host, as far as that is known.
+    /// Returns the rate of a link towards this host, as far as it is known.
     fn rate(&self, link: LinkIndex) -> Rate;
 }
 
-/// A registration that goes on for as long as this lives.
+/// A registration that is renewed for as long as this lives.
 pub struct HostRegistration {
     shown: watch::Receiver<RegistrationView>,
     close: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-/// What has become of it.
+/// The state of a registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationView {
-    /// Until when the directory has it; none where it does not.
+    /// When the directory's binding expires; `None` without one.
     pub until: Option<Instant>,
-    /// Why the last attempt failed; none where it did not.
+    /// Why the last attempt failed; `None` if it did not.
     pub problem: Option<String>,
-    /// What is told: contacts with their shares in thousandths.
+    /// The registered contacts, with their shares in thousandths.
     pub contacts: Vec<(String, u16)>,
     /// Contacts that other hosts have registered under the same name.
     pub others: usize,
 }
 
 impl HostRegistration {
-    /// Begins, and goes on by itself. `changes` says when the links have changed. What comes back
-    /// beside it opens sessions with other hosts, and hears of them.
+    /// Begins to register, and keeps renewing. `changes` signals changes of links. The returned
+    /// [`Calling`] opens sessions with other hosts and reports on them.
     ///
     /// # Errors
-    /// When the system has no randomness.
+    /// If the system has no randomness.
     pub fn start(
         settings: RegistrationSettings,
         links: impl OwnLinks,
@@ -122,13 +122,13 @@ impl HostRegistration {
         Ok((running, calling))
     }
 
-    /// Returns what has become of it, as it changes.
+    /// Returns the state of the registration, as it changes.
     #[must_use]
     pub fn view(&self) -> watch::Receiver<RegistrationView> {
         self.shown.clone()
     }
 
-    /// Removes what is registered, and waits for that for as long as `patience`.
+    /// Removes the registration, and waits for that at most for `patience`.
     pub async fn end(self, patience: Duration) {
         drop(self.close);
         let abort = self.task.abort_handle();
@@ -141,7 +141,7 @@ impl HostRegistration {
 struct Run<L> {
     agent: HostAgent,
     ways: Ways,
-    /// Where others reach this host.
+    /// Addresses at which other hosts reach this one.
     places: Places,
     signalling: Signalling,
     links: L,
@@ -187,7 +187,7 @@ impl<L: OwnLinks> Run<L> {
         }
     }
 
-    /// Goes by the links that there are.
+    /// Updates the ways and addresses for the present links.
     fn follow(&mut self) {
         let links = self.links.usable();
         let mut addresses = self.ways.follow(&links);
@@ -207,7 +207,7 @@ impl<L: OwnLinks> Run<L> {
         }
     }
 
-    /// Tells the others where this host is, when that has changed.
+    /// Tells the other hosts this host's addresses, if these have changed.
     fn tell_places(&mut self) {
         let agent = &self.agent;
         if let Some(candidates) = self.places.poll_change(|flow| agent.seen(flow)) {
@@ -254,7 +254,7 @@ impl<L: OwnLinks> Run<L> {
         self.show.send_modify(|view| match event {
             RegistrationEvent::Registered { until, bindings } => {
                 if view.until.is_none() {
-                    tracing::info!("the directory knows where this host is");
+                    tracing::info!("registered with the directory");
                 }
                 view.until = Some(until);
                 view.problem = None;
@@ -266,7 +266,7 @@ impl<L: OwnLinks> Run<L> {
                 if view.problem.as_ref() != Some(&problem) {
                     tracing::warn!(%problem, "this host is not registered");
                 }
-                // What was registered lasts until it ends.
+                // The last binding remains valid until it expires.
                 view.until = view.until.filter(|until| *until > clock::now());
                 view.problem = Some(problem);
                 self.ways.close_streams();
@@ -276,7 +276,7 @@ impl<L: OwnLinks> Run<L> {
     }
 }
 
-/// What a directory is asked over, by its URI.
+/// Returns the transport to a directory, by its URI.
 fn transport(directory: &SipUri) -> Transport {
     match directory.param("transport") {
         _ if directory.is_secure => Transport::Tls,
@@ -286,7 +286,7 @@ fn transport(directory: &SipUri) -> Transport {
     }
 }
 
-/// A registration lasts for ten minutes: a host that has vanished is not called for longer.
+/// Lifetime of a registration: a host that has vanished is called for no longer than this.
 const LIFETIME: Duration = Duration::from_secs(600);
 const RATES_EVERY: Duration = Duration::from_secs(5);
 const MAX_HEARD: usize = 64;

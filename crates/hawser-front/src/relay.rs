@@ -1,15 +1,15 @@
-//! Carries bytes between two streams, faithfully: what one side does to its stream, the other sees.
+//! Relays bytes between two streams: whatever one side does to its stream, the other side sees.
 //!
 //! | near or far side | the other side sees |
 //! |---|---|
 //! | ends its half in order | the end of that half, after all its data |
 //! | aborts | a reset, after all data that was read |
-//! | can no longer be written to | a reset, after all that it still had to say |
+//! | can no longer be written to | a reset, after all data that it sent |
 //!
-//! A relay that waits holds no buffer at all: it reads into memory of the thread, and hands what it
-//! read to the writer, which keeps it if it can. Only a stream whose reader is slower than its
-//! writer keeps what could not be written, at most [`MAX_HELD`] in each direction, and that is
-//! charged to the client that asked for the relay.
+//! A waiting relay holds no buffer: it reads into memory of the thread, and gives the bytes to the
+//! writer, which may keep them. Only if a stream's reader is slower than its writer, the relay
+//! keeps the unwritten bytes, at most [`MAX_HELD`] in each direction. They are charged to the
+//! client that asked for the relay.
 
 mod direction;
 
@@ -27,21 +27,21 @@ use crate::transport::{ByteStream, ResetCode};
 pub use direction::MAX_HELD;
 use direction::{Broken, Direction};
 
-/// Relays until both halves have ended in order or one side broke; then drops both streams.
+/// Relays until both halves have ended in order or one side failed; then drops both streams.
 ///
-/// `near` is the side that asked for the connection. A future that is dropped before it is done
-/// resets both streams, so that neither peer takes the cut for an orderly end.
+/// `near` is the side that asked for the connection. If the future is dropped before it is done,
+/// both streams are reset, so that neither peer takes the cut for an orderly end.
 pub async fn relay<N: ByteStream, F: ByteStream>(
     near: Side<N>,
     far: Side<F>,
     options: &RelayOptions,
     counters: &RelayCounters,
 ) -> RelayReport {
-    // Who asked is this machine's own.
+    // The client is a program of this machine, so no account is charged.
     relay_within(&Budget::unbounded(), near, far, options, counters).await
 }
 
-/// As [`relay`]; what could not be written is charged to `account`. Where that has nothing left,
+/// Relays as [`relay`] does, and charges unwritten bytes to `account`. If the account is exhausted,
 /// the relay reads little at a time.
 pub async fn relay_within<N: ByteStream, F: ByteStream>(
     account: &Budget,
@@ -85,7 +85,7 @@ pub async fn relay_within<N: ByteStream, F: ByteStream>(
 pub struct Side<S> {
     /// The stream.
     pub stream: S,
-    /// Bytes that were already read from it and that the other side has not seen yet.
+    /// Bytes that were already read from the stream and not yet sent to the other side.
     pub early: Vec<u8>,
 }
 
@@ -96,12 +96,12 @@ impl<S> From<S> for Side<S> {
     }
 }
 
-/// How long a relay may stand still. It ends after once to twice that time.
+/// How long a relay may be idle. It ends after once to twice that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
-    /// While both halves are open. `None`: for ever, since an idle connection is no fault.
+    /// Limit while both halves are open. `None`: no limit, since an idle connection is no fault.
     pub idle_timeout: Option<Duration>,
-    /// Once one half has ended. `None`: for ever.
+    /// Limit after one half has ended. `None`: no limit.
     pub half_closed_timeout: Option<Duration>,
 }
 
@@ -141,7 +141,7 @@ impl RelayCounters {
     }
 }
 
-/// What a relay did.
+/// Report of a finished relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayReport {
     /// Bytes from the near side to the far side.
@@ -170,7 +170,7 @@ struct Relay<N: ByteStream, F: ByteStream> {
     far: F,
     up: Direction,
     down: Direction,
-    /// How the relay will end as soon as what the broken side had sent is delivered.
+    /// How the relay will end as soon as the data of the failed side is delivered.
     failure: Option<RelayEnd>,
     watch: Watch,
     finished: bool,
@@ -215,7 +215,7 @@ impl<N: ByteStream, F: ByteStream> Relay<N, F> {
         }
         match (self.failure, self.up.is_done(), self.down.is_done()) {
             (None, true, true) => return Poll::Ready(RelayEnd::Closed),
-            // The broken side is heard out; whatever the other side has left to say is lost.
+            // Data of the failed side is still delivered; data of the other side is lost.
             (Some(end @ RelayEnd::ResetByFar(_)), _, true) => return Poll::Ready(end),
             (Some(end @ RelayEnd::ResetByNear(_)), true, _) => return Poll::Ready(end),
             _ => {}
@@ -223,8 +223,8 @@ impl<N: ByteStream, F: ByteStream> Relay<N, F> {
         self.poll_watch(cx, options)
     }
 
-    /// One side takes no more; it may still have something to say. Gives the end of the relay when
-    /// the other side had failed before.
+    /// Notes that one side takes no more data; it may still send some. Returns the end of the relay
+    /// if the other side had failed before.
     fn fail(&mut self, end: RelayEnd) -> Option<RelayEnd> {
         if self.failure.is_some() {
             return self.failure;
@@ -238,7 +238,7 @@ impl<N: ByteStream, F: ByteStream> Relay<N, F> {
         None
     }
 
-    /// Looks, from time to time and only where that is needed, for what no read or write tells.
+    /// Polls, periodically and only if needed, for events that no read or write shows.
     fn poll_watch(&mut self, cx: &mut Context<'_>, options: &RelayOptions) -> Poll<RelayEnd> {
         let half_closed = self.up.has_ended() || self.down.has_ended();
         let (period, limit) = match (self.failure, half_closed) {
@@ -269,7 +269,7 @@ impl<N: ByteStream, F: ByteStream> Relay<N, F> {
         Poll::Pending
     }
 
-    /// A side whose reading has ended can abort without any read showing it.
+    /// Returns the abort of a side whose half has ended: no read shows it.
     fn aborted_after_end(&self) -> Option<RelayEnd> {
         if self.failure.is_some() {
             return None;
@@ -294,7 +294,7 @@ impl<N: ByteStream, F: ByteStream> Drop for Relay<N, F> {
     }
 }
 
-/// A timer that exists only while it is needed, and the memory of when something last moved.
+/// A timer that exists only while it is needed, and the time of the last progress.
 struct Watch {
     timer: Option<Pin<Box<Sleep>>>,
     moved: ByteCount,
@@ -343,8 +343,8 @@ async fn deliver<S: ByteStream>(stream: &mut S) {
     }
 }
 
-/// How long a connection that was closed in one direction may stand still. Long polls over a
-/// half-closed connection are rare; a machine that vanished in this state is not.
+/// How long a half-closed connection may be idle. Long polls over a half-closed connection are
+/// rare; a machine that vanished in this state is not.
 pub const DEFAULT_HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 const ABORT_CHECK: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Names to addresses.
+//! Resolves names to addresses.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use crate::transport::DialError;
 
 /// Finds the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
-    /// The addresses of `name`, best first; none is the same as not found. The caller bounds the
-    /// time.
+    /// Returns the addresses of `name`, best first; an empty list means not found. The caller
+    /// bounds the time.
     fn resolve(
         &self,
         name: &HostName,
@@ -23,18 +23,18 @@ pub trait Resolve: Send + Sync + 'static {
 /// The resolver of the operating system, with its hosts file, search list and address sorting.
 #[derive(Clone, Debug)]
 pub struct SystemResolver {
-    /// A lookup that hangs keeps a thread of the runtime's blocking pool; the pool serves others
-    /// too.
+    /// Bounds lookups: one that hangs keeps a thread of the runtime's blocking pool, which others
+    /// use too.
     running: Arc<Semaphore>,
 }
 
 impl SystemResolver {
-    /// A resolver with nothing to do yet.
+    /// Creates a resolver without lookups in progress.
     pub fn new() -> Self {
         Self::with_room(MAX_LOOKUPS)
     }
 
-    /// A resolver for at most `lookups` at the same time, each of which may take a thread.
+    /// Creates a resolver for at most `lookups` at the same time, each of which may take a thread.
     pub(crate) fn with_room(lookups: usize) -> Self {
         Self {
             running: Arc::new(Semaphore::new(lookups)),
@@ -55,8 +55,8 @@ impl Resolve for SystemResolver {
             .await
             .map_err(|_| DialError::Internal)?;
         let name = name.as_str().to_owned();
-        // The lookup runs to its end even when the caller has lost patience, and the permit stays
-        // with it, so that abandoned lookups count too.
+        // The lookup runs to its end even if its caller gives up, and keeps its permit, so that
+        // abandoned lookups count too.
         let lookup = tokio::spawn(async move {
             let _permit = permit;
             lookup_host((name, 0)).await.map(|found| {
@@ -71,8 +71,8 @@ impl Resolve for SystemResolver {
         });
         match lookup.await {
             Ok(Ok(addresses)) => Ok(addresses),
-            // What getaddrinfo itself says has no number in `io::Error`. Only a failure of the
-            // system under it has one.
+            // A failure of getaddrinfo itself has no number in `io::Error`; a failure of the system
+            // below it has one.
             Ok(Err(error)) if error.raw_os_error().is_some() => Err(DialError::ResolverUnavailable),
             Ok(Err(_)) => Err(DialError::NameNotFound),
             Err(_) => Err(DialError::Internal),
@@ -80,7 +80,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// The addresses of `host`, which may be one already.
+/// Returns the addresses of `host`, which may be an address already.
 pub(crate) async fn addresses_of<R: Resolve>(
     resolver: &R,
     host: &Host,
@@ -99,6 +99,6 @@ pub(crate) async fn addresses_of<R: Resolve>(
     }
 }
 
-/// Addresses of one name that are tried at most.
+/// Most addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 16;
 const MAX_LOOKUPS: usize = 128;

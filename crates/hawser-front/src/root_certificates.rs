@@ -1,4 +1,4 @@
-//! Certificates by which servers of others are believed, as far as a name says who they are.
+//! Root certificates that authenticate servers by name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,15 +9,16 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Authorities that this host believes who a server of others is. TLS 1.3 alone is spoken with it.
+/// Certificate authorities that this host trusts to identify servers, over TLS 1.3 only.
 #[derive(Clone, Debug)]
 pub struct RootCertificates(Arc<ClientConfig>);
 
 impl RootCertificates {
-    /// Those in a file, in PEM; none: those of the system.
+    /// Reads the certificates in a PEM file; `None`: those of the system.
     ///
     /// # Errors
-    /// When the file can't be read or has none. The system may have none: then nobody is believed.
+    /// The file can't be read or has no certificate. A system without any is no error: no server is
+    /// trusted then.
     pub fn read(file: Option<&Path>) -> std::io::Result<Self> {
         let mut roots = RootCertStore::empty();
         match file {
@@ -49,13 +50,13 @@ impl RootCertificates {
         Ok(Self(Arc::new(config)))
     }
 
-    /// What TLS goes by.
+    /// Returns the configuration for TLS.
     pub(crate) fn tls(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.0)
     }
 }
 
-/// Where distributions keep the certificates that they believe.
+/// Files in which distributions keep the trusted certificates.
 const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Counts by reason. For rare events: it takes a lock.
+/// Counts by reason. For rare events, as adding takes a lock.
 #[derive(Debug)]
 pub(crate) struct Tally<R> {
     counts: Mutex<BTreeMap<R, u64>>,
@@ -33,7 +33,7 @@ impl<R: Ord + Clone> Tally<R> {
     }
 }
 
-/// Counts something as present for as long as it lives.
+/// Increments a counter for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Present<'a>(&'a AtomicU64);
 
@@ -50,12 +50,12 @@ impl Drop for Present<'_> {
     }
 }
 
-/// Lets something be said once in a minute, however often it happens.
+/// Limits a log line to once a minute, however often its event happens.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// True if it is time to say it; then it counts as said.
+    /// True if the line is due; it then counts as logged.
     pub(crate) fn is_due(&self) -> bool {
         let now = Instant::now();
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,8 +24,8 @@ impl Dialer for DirectDialer {
     }
 }
 
-/// Makes a certificate that `example.org` has signed itself, and its key, both as files in PEM.
-/// `None`, and the test is skipped, where there is no openssl.
+/// Makes a self-signed certificate of `example.org` and its key, both as PEM files. Without openssl
+/// it returns `None` and the test is skipped.
 pub(crate) fn certificate(folder: &Path, test: &str) -> Option<[PathBuf; 2]> {
     let files = ["cert.pem", "key.pem"].map(|name| folder.join(name));
     let made = Command::new("openssl")

@@ -1,4 +1,4 @@
-//! What only askers on this machine may reach, and only where they name it themselves.
+//! Addresses that only applications on this machine may reach, and only if they name them directly.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -14,26 +14,26 @@ use crate::destination::{Destination, Host};
 use crate::told_names::ToldNames;
 use crate::transport::DialError;
 
-/// This machine, as other machines may not see it through the proxy port.
+/// The addresses of this machine that other machines may not reach through the proxy port.
 ///
-/// Services that listen on loopback, or trust this machine's addresses, take every connection that
-/// Hawser makes for one of this machine. So an asker elsewhere ([`Origin::is_elsewhere`]) reaches
-/// no loopback, link-local, unspecified, multicast or broadcast address, and none of this
-/// machine's own, in whatever form. Everything else is as open to it as to local askers.
+/// Services that listen on loopback, or trust this machine's addresses, take every connection of
+/// Hawser for one of this machine. So an application elsewhere ([`Origin::is_elsewhere`]) reaches
+/// no loopback, link-local, unspecified, multicast or broadcast address, and none of this machine's
+/// own, in any form. Everything else is as open to it as to local applications.
 ///
-/// A page of the internet is an asker on this machine, too, and the owner of a name chooses its
-/// addresses (DNS rebinding). So the same addresses leave the answers for names, unless the
-/// machine's owner has given the name its meaning (see `admitted_of_name`).
+/// A web page runs on this machine, too, and the owner of a name chooses its addresses (DNS
+/// rebinding). So the same addresses are removed from the answers for names, unless the machine's
+/// owner has defined the name (see `admitted_of_name`).
 #[derive(Clone, Debug, Default)]
 pub struct ThisMachine {
     own: OwnAddresses,
-    /// Names lead to no private address either.
+    /// Also refuse private addresses of names.
     refuses_private: bool,
     told: Arc<ToldNames>,
 }
 
 impl ThisMachine {
-    /// This machine with its own addresses, which are followed.
+    /// This machine with its own addresses. Changes of `own` are followed.
     pub fn new(own: OwnAddresses) -> Self {
         Self {
             own,
@@ -41,7 +41,7 @@ impl ThisMachine {
         }
     }
 
-    /// Says whether names may lead to private addresses.
+    /// Sets whether names may lead to private addresses.
     #[must_use]
     pub fn with_private_names(self, are_allowed: bool) -> Self {
         Self {
@@ -50,10 +50,10 @@ impl ThisMachine {
         }
     }
 
-    /// Returns those of `addresses`, found for a destination, that it may lead to.
+    /// Returns those of `addresses`, found for a destination, that the destination may lead to.
     ///
     /// # Errors
-    /// [`DialError::RefusedByPolicy`] if there were some, and it may lead to none of them.
+    /// [`DialError::RefusedByPolicy`] if it may lead to none of several addresses.
     pub(crate) async fn admitted_of(
         &self,
         destination: &Destination,
@@ -71,11 +71,11 @@ impl ThisMachine {
         }
     }
 
-    /// Returns those of `addresses`, found for a name, that it may lead to: all of them where the
-    /// name is `localhost` (RFC 6761 §6.3), this machine's own or in its hosts file; else those
-    /// that are no address of this machine. Names in `.local` (RFC 6762) may lead to all other
-    /// machines on its links. Where all are unspecified, as a blocker of names answers, none is
-    /// left.
+    /// Returns those of `addresses`, found for a name, that the name may lead to. `localhost` (RFC
+    /// 6761 §6.3), this machine's own name and names in its hosts file may lead to all; other names
+    /// may lead to no address of this machine. Names in `.local` (RFC 6762) may lead to all other
+    /// machines on its links. If all addresses are unspecified, as in answers of a DNS blocker, the
+    /// result is empty.
     pub(crate) async fn admitted_of_name(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl ThisMachine {
     /// Returns those of `addresses` that the application at `origin` may reach from here.
     ///
     /// # Errors
-    /// [`DialError::RefusedByPolicy`] if it may reach none of them.
+    /// [`DialError::RefusedByPolicy`] if the application may reach none of them.
     pub(crate) fn admitted(
         &self,
         origin: &Origin,
@@ -144,12 +144,12 @@ impl ThisMachine {
         }
     }
 
-    /// Tells whether `address` is one of these.
+    /// Tells whether `address` is one of the protected addresses.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         is_local_by_itself(address) || self.owns(address)
     }
 
-    /// Tells whether `address` is one of this machine's own, in whatever form.
+    /// Tells whether `address` is one of this machine's own, in any form.
     fn owns(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let embedded = match address {
@@ -160,7 +160,7 @@ impl ThisMachine {
     }
 }
 
-/// Whether an address means this machine, or what is on its links, wherever it is used.
+/// Tells whether an address means this machine or its links, wherever it is used.
 fn is_local_by_itself(address: IpAddr) -> bool {
     matches!(
         classify(address),
@@ -174,12 +174,12 @@ fn is_local_by_itself(address: IpAddr) -> bool {
     )
 }
 
-/// Where a name means something.
+/// The scope of a name.
 #[derive(Clone, Copy)]
 enum Scope {
-    /// On this machine alone.
+    /// This machine alone.
     Machine,
-    /// On its links, where other machines say what it means.
+    /// The links of this machine, where other machines define it.
     Links,
     Internet,
 }
@@ -195,12 +195,12 @@ impl Scope {
     }
 }
 
-/// Whether this machine's owner has said what a name means: in the hosts file below `root`, or as
-/// the name of the machine.
+/// Tells whether this machine's owner has defined a name: in the hosts file below `root`, or as the
+/// name of the machine.
 fn is_named_here(name: &str, root: &Path) -> bool {
     let name = name.trim_end_matches('.');
     let own = std::fs::read_to_string(root.join("proc/sys/kernel/hostname"));
-    // A network may give the machine a name, by DHCP, which would then be one of the internet.
+    // A name with dots may come from the network by DHCP; it is then a name of the internet.
     if !name.contains('.') && own.is_ok_and(|own| own.trim_end().eq_ignore_ascii_case(name)) {
         return true;
     }
@@ -308,7 +308,7 @@ mod tests {
         ] {
             assert_eq!(is_named_here(name, root.path()), is_here, "{name}");
         }
-        // As a network may call it.
+        // A name that the network may have given.
         std::fs::write(&hostname, "box.example\n").unwrap();
         assert!(!is_named_here("box.example", root.path()));
     }

@@ -1,23 +1,23 @@
-//! Limits on how often something happens.
+//! A rate limiter.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Tokens that come back at a rate, up to a number. Kept as the time at which the bucket will be
-/// full: nothing has to be counted up.
+/// Tokens that are refilled at a rate, up to a number. Stored as the time at which the bucket will
+/// be full, so no refill has to be counted.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     full_at: Instant,
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub(crate) fn new(now: Instant) -> Self {
         Self { full_at: now }
     }
 
-    /// Takes one token, if there is one.
+    /// Takes one token; false if the bucket is empty.
     pub(crate) fn take(&mut self, rate: u32, burst: u32, now: Instant) -> bool {
         let token = token_time(rate);
         let full_at = self.full_at.max(now) + token;
@@ -33,7 +33,7 @@ impl TokenBucket {
     }
 }
 
-/// The time in which one token comes back; a rate of zero is one in a thousand years.
+/// Returns the time to refill one token; a rate of zero is one in a thousand years.
 fn token_time(rate: u32) -> Duration {
     Duration::from_secs(1)
         .checked_div(rate)

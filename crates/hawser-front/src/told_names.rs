@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Names that a warning was logged for, so that each is logged once.
+/// Names that a warning was logged for. Each is logged once.
 #[derive(Debug, Default)]
 pub(crate) struct ToldNames(Mutex<BTreeSet<String>>);
 
@@ -15,7 +15,7 @@ impl ToldNames {
     }
 }
 
-/// Enough to show what goes on.
+/// Enough names to show the problem.
 const MAX_TOLD: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the front ends ask of a transport.
+//! Interface of transports for the front ends.
 
 use std::future::Future;
 use std::io;
@@ -18,21 +18,21 @@ use crate::destination::Destination;
 
 /// A two-way stream of bytes with half-close and reset.
 ///
-/// End of file on reading means that the peer closed its half in order; `poll_shutdown` closes
-/// ours. An abort by the peer is an error on reading or writing. A transport that knows why puts a
-/// [`StreamReset`] inside that error; [`ResetCode::from_io`] finds it again.
+/// End of file on reading means that the peer closed its half in order; `poll_shutdown` closes the
+/// own half. An abort by the peer is an error on reading or writing. A transport that knows the
+/// reason puts a [`StreamReset`] inside that error; [`ResetCode::from_io`] extracts it.
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Aborts both directions. The peer sees an error, not an end of file, at the latest when the
     /// stream is dropped; the stream is of no further use.
     fn reset(&mut self, code: ResetCode);
 
-    /// Reads the next bytes, at most `max`; none at the end. A transport that holds them in memory
-    /// already hands that over instead of copying.
+    /// Reads the next bytes, at most `max`; no bytes at the end. A transport that holds them in
+    /// memory already hands that memory over instead of copying.
     fn poll_read_bytes(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
         thread_memory::poll_read(self, cx, max)
     }
 
-    /// Writes some of `bytes` and takes that off the front. A transport that keeps what it sends
+    /// Writes some of `bytes` and removes them from its front. A transport that keeps sent data
     /// keeps the memory instead of copying it.
     fn poll_write_bytes(
         &mut self,
@@ -44,21 +44,21 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
         Poll::Ready(Ok(written))
     }
 
-    /// Bytes that a write would take now, where the transport knows.
+    /// Bytes that a write would take now, if the transport knows.
     fn write_room(&self) -> Option<usize> {
         None
     }
 
-    /// Bytes that were written, have not arrived at the peer, and would be lost by a reset now.
+    /// Bytes that were written, have not arrived at the peer, and would be lost in a reset now.
     ///
     /// Zero for a transport that delivers what was written before it delivers the reset.
     fn undelivered(&self) -> ByteCount {
         ByteCount::ZERO
     }
 
-    /// Whether the peer has aborted, as far as that can be told without reading or writing.
+    /// Returns the peer's abort, as far as it is visible without reading or writing.
     ///
-    /// Once reading has ended, a stream that only receives would never learn it otherwise.
+    /// Once reading has ended, a stream that only receives would not notice the abort otherwise.
     fn aborted(&self) -> Option<ResetCode> {
         None
     }
@@ -92,18 +92,18 @@ impl ByteStream for TcpStream {
 
 /// Opens streams to destinations: straight, or through a gateway.
 pub trait Dialer: Send + Sync + 'static {
-    /// What a successful dial gives.
+    /// The stream of a successful dial.
     type Stream: ByteStream;
 
-    /// Opens a stream. It resolves only once the destination itself has accepted the connection,
-    /// and it bounds its own time; names in `destination` are the dialer's to resolve.
+    /// Opens a stream. The future is ready only once the destination itself has accepted the
+    /// connection; the dialer bounds the time, and resolves a name in `destination`.
     fn dial(
         &self,
         destination: &Destination,
     ) -> impl Future<Output = Result<Self::Stream, DialError>> + Send;
 
-    /// Opens a stream for somebody of whom something is known. Dialers to which that makes no
-    /// difference open one as for anybody.
+    /// Opens a stream for the application that `origin` describes. Dialers that ignore the
+    /// application open it as [`Dialer::dial`] does.
     fn dial_for(
         &self,
         destination: &Destination,

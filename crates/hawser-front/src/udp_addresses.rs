@@ -1,4 +1,4 @@
-//! Addresses of UDP sockets as hosts tell them to each other.
+//! Encoding of the addresses of UDP sockets that hosts exchange.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// Puts an address behind what is there: its kind (4 or 6), its octets and its port.
+/// Appends an address: its kind (4 or 6), its octets and its port.
 pub(crate) fn put(address: SocketAddr, out: &mut Vec<u8>) {
     match address.ip().to_canonical() {
         IpAddr::V4(four) => {
@@ -22,10 +22,10 @@ pub(crate) fn put(address: SocketAddr, out: &mut Vec<u8>) {
     out.extend(address.port().to_be_bytes());
 }
 
-/// Reads one.
+/// Reads an address.
 ///
 /// # Errors
-/// Those of the stream, and a kind that is neither.
+/// Errors of the stream; `InvalidData` for an unknown kind.
 pub(crate) async fn take(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<SocketAddr> {
     let ip: IpAddr = match stream.read_u8().await? {
         4 => {
@@ -43,7 +43,7 @@ pub(crate) async fn take(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<So
     Ok(SocketAddr::new(ip, stream.read_u16().await?))
 }
 
-/// A list of addresses, in place of the one before: their number, and each of them.
+/// Encodes a list of addresses, which replaces the previous list: their number, and each of them.
 pub(crate) fn list(addresses: &[SocketAddr]) -> Vec<u8> {
     let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
     let mut out = vec![addresses.len() as u8];
@@ -54,7 +54,7 @@ pub(crate) fn list(addresses: &[SocketAddr]) -> Vec<u8> {
 /// Reads a list.
 ///
 /// # Errors
-/// As of [`take`], and a list that is too long.
+/// Those of [`take`], and `InvalidData` for a list that is too long.
 pub(crate) async fn take_list(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Vec<SocketAddr>> {
@@ -69,10 +69,10 @@ pub(crate) async fn take_list(
     Ok(addresses)
 }
 
-/// Reads a list as a fuzzer has it, and writes it: what was read reads the same.
+/// Reads a list from a fuzzer and encodes it: the encoding must read as the same list.
 pub(crate) fn fuzz(data: &[u8]) {
     let read = |mut data: &[u8]| {
-        // All of it is there, so the reader never waits.
+        // The data is complete, so the reader never waits.
         let mut context = Context::from_waker(Waker::noop());
         let polled = pin!(take_list(&mut data)).poll(&mut context);
         match polled {
@@ -88,7 +88,7 @@ pub(crate) fn fuzz(data: &[u8]) {
     }
 }
 
-/// As many as an association has.
+/// Maximum number of addresses of an association.
 pub(crate) const MAX_ADDRESSES: usize = 8;
 
 #[cfg(test)]

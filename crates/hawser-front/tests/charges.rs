@@ -1,8 +1,8 @@
-//! What clients and strangers make a gateway allocate, against what is charged for it.
+//! Memory that clients and unenrolled hosts make a gateway allocate, compared with its charges.
 //!
-//! The gateway, its sessions and what serves their streams are the product's. They run in one
-//! thread, whose allocations are counted; clients, strangers and destinations run in another one.
-//! Between both there are only sockets, so that each frees what it has allocated itself.
+//! The gateway, its sessions and the servers of their streams are those of the product. They run in
+//! one thread, whose allocations are counted; clients, strangers and destinations run in another
+//! one. The threads share only sockets, so each frees its own allocations.
 
 mod common;
 
@@ -81,7 +81,7 @@ fn sessions_strangers_and_datagrams_take_no_more_than_they_are_charged() {
     }
     for count in [1, 10, 1000] {
         bench.check(
-            "datagrams that nothing takes",
+            "datagrams that no stream takes",
             count,
             Order::Datagrams(count),
         );
@@ -110,25 +110,25 @@ struct Bench {
     done: mpsc::UnboundedReceiver<()>,
 }
 
-/// What the other thread is to do.
+/// An order to the other thread.
 #[derive(Clone)]
 enum Order {
-    /// Open so many streams, and write this in each.
+    /// Open this many streams, and write these bytes in each.
     Open(Bytes, Vec<u8>, usize),
-    /// The same one after another; none stays.
+    /// Open this many streams one after another; reset each at once.
     OpenAndReset(Bytes, usize),
-    /// Begin so many sessions more.
+    /// Begin this many further sessions.
     Sessions(usize),
-    /// Connect so many times, as if for a handshake.
+    /// Connect this many times, as if for a handshake.
     Knock(usize),
-    /// Send so many datagrams for a stream that does not carry any.
+    /// Send this many datagrams for a stream that accepts none.
     Datagrams(usize),
-    /// End all that this has begun.
+    /// End all streams, sessions and connections that this thread has begun.
     End,
 }
 
 impl Order {
-    /// Streams that the gateway has seen when it is performed.
+    /// Number of streams that the gateway sees from this order.
     fn streams(&self) -> u64 {
         match self {
             Self::Open(_, _, count) | Self::OpenAndReset(_, count) | Self::Sessions(count) => {
@@ -169,7 +169,8 @@ impl Bench {
             orders,
             done,
         };
-        // What is made once in a process, and the session itself, are no part of what follows.
+        // Allocations made once in a process, and the session itself, are excluded from the
+        // measurement.
         let openings = [Purpose::Source(1 << 20), Purpose::Sink, Purpose::BeMet];
         for opening in openings.map(Purpose::opening) {
             bench.perform(Order::Open(opening, vec![7; 60_000], 20));
@@ -178,7 +179,7 @@ impl Bench {
         bench
     }
 
-    /// Checks that what comes of an order is charged, and goes with it.
+    /// Checks that the allocations of an order are charged, and that both disappear with it.
     fn check(&mut self, name: &str, count: usize, order: Order) {
         let before = self.gateway.charged().as_u64();
         let begun = self.perform(order);
@@ -193,10 +194,10 @@ impl Bench {
         self.perform(Order::End);
     }
 
-    /// Checks that an order which was performed before leaves nothing behind that is not charged.
-    /// A relay whose destination takes nothing goes on for a while, with its charge; buffers and
-    /// tables keep the size that they have once needed. What is forgotten, however, is forgotten
-    /// each time: one round that leaves nothing shows that nothing is.
+    /// Checks that a repeated order leaves no uncharged memory behind. A relay whose destination
+    /// takes nothing runs for a while, with its charge; buffers and tables keep the greatest size
+    /// that they needed. A leak, however, grows in every round: one round without growth shows that
+    /// there is no leak.
     fn check_nothing_adds_up(&mut self, name: &str, order: &Order) {
         let leaves_nothing = (0..ROUNDS).any(|_| {
             let before = self.gateway.charged().as_u64();
@@ -213,7 +214,7 @@ impl Bench {
         );
     }
 
-    /// Has an order performed, and runs the gateway until nothing changes there.
+    /// Lets the other thread perform an order, and runs the gateway until nothing changes there.
     fn perform(&mut self, order: Order) -> allocation_counter::AllocationInfo {
         let opened = self.counters.snapshot().opened + order.streams();
         self.orders.send(order).ok().unwrap();
@@ -248,7 +249,7 @@ impl Bench {
     }
 }
 
-/// A gateway with all that serves streams.
+/// Returns a gateway with servers for all kinds of streams.
 async fn serve(identity: Identity) -> (Arc<Gateway>, Arc<GatewayCounters>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = hawser_net::gateway::GatewayConfig {
@@ -290,7 +291,7 @@ async fn serve(identity: Identity) -> (Arc<Gateway>, Arc<GatewayCounters>) {
     (gateway, counters)
 }
 
-/// What the other thread holds.
+/// State of the other thread.
 struct Other {
     address: SocketAddr,
     key: PublicKey,
@@ -356,7 +357,7 @@ impl Other {
             Order::Knock(count) => {
                 for _ in 0..count {
                     let mut visit = TcpStream::connect(self.address).await.unwrap();
-                    // A record of TLS begins, and comes no further.
+                    // A TLS record begins and is never completed.
                     visit.write_all(&[0x16, 3, 1, 2, 0]).await.unwrap();
                     self.visits.push(visit);
                 }
@@ -400,12 +401,12 @@ async fn silent() -> SocketAddr {
     address
 }
 
-/// What may come besides: tables that grow by doubling, buffers of the one connection.
+/// Allowance for tables that grow by doubling, and for buffers of the one connection.
 const BESIDES: u64 = 256 * 1024;
-/// A thousand streams on a busy machine.
+/// Enough for a thousand streams on a busy machine.
 const LONGEST: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(5);
-/// Looks that have to find the same.
+/// Consecutive polls that must find no change.
 const STEADY: u32 = 40;
-/// Times that an order is repeated to see whether what it leaves adds up.
+/// Repetitions of an order to see whether its leftovers add up.
 const ROUNDS: u32 = 5;

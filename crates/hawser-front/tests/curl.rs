@@ -1,4 +1,4 @@
-//! The proxy port with the real curl. Where there is none, the tests say so and pass.
+//! The proxy port with the real curl. Without curl the tests print that and pass.
 
 mod common;
 

@@ -14,7 +14,7 @@ fn replay(target: &str, entry: fn(&[u8])) {
         let path = input.unwrap().path();
         let bytes = fs::read(&path).unwrap();
         println!("{}", path.display());
-        // What a connection that breaks off would leave, too.
+        // Also every prefix, as from a connection that breaks off.
         for end in 0..=bytes.len() {
             entry(&bytes[..end]);
         }

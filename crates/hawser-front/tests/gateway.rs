@@ -107,7 +107,7 @@ impl Connect for Straight {
     }
 }
 
-/// Enough for every stream of a test.
+/// Returns an account that is large enough for every stream of a test.
 fn account() -> Budget {
     Budget::new(ByteCount::from_mib(16))
 }
@@ -128,7 +128,8 @@ impl Bench {
         }
     }
 
-    /// Opens a stream with `metadata`: the client's end and what it is told.
+    /// Opens a stream with `metadata`. Returns the client's end and the answer that the client
+    /// gets.
     async fn open(&self, metadata: Vec<u8>) -> (TcpStream, Result<(), DialError>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -37,11 +37,11 @@ impl Admission for Known {
     }
 
     fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
-        Err("nobody is invited".to_owned())
+        Err("no client is invited".to_owned())
     }
 }
 
-/// A client whose gateway lets it reach loopback addresses.
+/// Returns a client whose gateway lets it reach loopback addresses.
 async fn client(config: GatewayConfig) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -157,7 +157,7 @@ async fn flows_are_checked_and_counted_like_connections() {
     in_time(first.accepted()).await.unwrap();
     let limit = code(DialError::LimitReached);
     assert_eq!(refusal(&client, flow.clone()).await, limit);
-    // With its stream a flow gives its place back.
+    // The end of its stream frees a flow's place.
     drop(first);
     in_time(async {
         while open(&client, flow.clone()).await.accepted().await.is_err() {

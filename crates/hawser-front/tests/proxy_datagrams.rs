@@ -17,7 +17,7 @@ use hawser_types::LinkIndex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// As the system's routes have it.
+/// Sends all flows by the system's routes.
 struct Routes;
 
 impl PlaceFlows for Routes {
@@ -83,7 +83,7 @@ impl Client {
         self.socket.send_to(&datagram, self.relay).await.unwrap();
     }
 
-    /// The source that a datagram names, as bytes, and its payload.
+    /// Receives a datagram; returns the source that it names, as bytes, and its payload.
     async fn receive(&self) -> (Vec<u8>, Vec<u8>) {
         let mut bytes = vec![0; 70_000];
         let (length, from) = in_time(self.socket.recv_from(&mut bytes)).await.unwrap();
@@ -231,7 +231,7 @@ async fn more_associations_than_allowed_are_refused() {
 }
 
 #[tokio::test]
-async fn without_anybody_to_carry_datagrams_the_command_is_not_known() {
+async fn without_ports_for_datagrams_the_command_is_not_known() {
     let proxy = common::Proxy::start().await;
     assert_eq!(ask(proxy.address).await.1, 7);
     let counted = |reasons: &BTreeMap<Malformed, u64>| reasons.get(&Malformed::Command) == Some(&1);

@@ -53,7 +53,7 @@ async fn socks5_needs_the_right_user_name_and_password() {
         assert_eq!(read_exactly(&mut client, 4).await, [5, 2, 1, 1]);
         assert!(is_over(&mut client).await);
     }
-    // Without a password, and as if there had been one.
+    // Greetings without the password method; the second one is followed by a request at once.
     for bytes in [
         &b"\x05\x01\x00"[..],
         &[&b"\x05\x01\x00"[..], &request].concat(),
@@ -99,7 +99,7 @@ async fn http_needs_it_with_every_request_and_the_server_never_sees_it() {
         let forwarded = in_time(seen.recv()).await.unwrap().to_ascii_lowercase();
         assert!(!forwarded.contains("authorization"), "{forwarded}");
     }
-    // The connection has no leave by itself.
+    // A login on one request does not admit the next one on the connection.
     client.write_all(get("").as_bytes()).await.unwrap();
     let refusal = read_all(&mut client).await;
     assert!(refusal.starts_with("HTTP/1.1 407 "), "{refusal}");

@@ -1,4 +1,4 @@
-//! The proxy port with SOCKS clients, and what concerns all connections.
+//! The proxy port with SOCKS clients, and behaviour that is common to all connections.
 
 mod common;
 
@@ -253,7 +253,7 @@ async fn a_client_that_dawdles_is_closed_and_counted() {
         let mut rest = Vec::new();
         in_time(client.read_to_end(&mut rest)).await.unwrap();
     }
-    // Bytes that keep coming one by one do not prolong it.
+    // Bytes sent one by one do not extend the deadline.
     let mut client = proxy.client().await;
     client.write_all(b"GET ").await.unwrap();
     let drip = async {

@@ -1,4 +1,4 @@
-//! One connection of a hostile session: what goes out under its seal, and who listens to it.
+//! One connection of a hostile session: what is sent under its seal, and the reader of its answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};

@@ -1,4 +1,4 @@
-//! The hostile client: enrols, begins sessions and joins channels as an honest one does.
+//! The hostile client: enrols, opens sessions and joins channels as an honest one does.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A key that nobody has enrolled, at a port that lets everybody in.
+    /// A client with a key that is not enrolled, at a port that admits every key.
     pub(crate) fn stranger(gateway: PublicKey, address: SocketAddr) -> Result<Self, HostileError> {
         Ok(Self {
             identity: Identity::generate()?,

@@ -1,6 +1,6 @@
 //! The hostile peer's end of an association: sealed datagrams to the gateway's UDP port.
 //!
-//! The association begins as an honest one does. From then on only the script sends.
+//! The association is opened as by an honest peer. From then on only the script sends.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ impl Datagrams {
             ..EndpointConfig::new(below_seal(config), &[local])
         };
         let association = config.association.clone();
-        // Nobody attacks the attacker.
+        // The attacker's own endpoint needs no secret key: it is not attacked.
         let mut endpoint = Endpoint::new(config, [7; 32], channel.value().into());
         let begun = endpoint.connect(clock::now(), association, &[local], &[gateway]);
         let (_, association) = begun.map_err(|error| HostileError::Strange(error.to_string()))?;

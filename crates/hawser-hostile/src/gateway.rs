@@ -1,4 +1,4 @@
-//! The hostile gateway: lets every client in, and gives its sessions out.
+//! The hostile gateway: admits every client, and passes its sessions to the script.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::channel::Connection;
 use crate::error::HostileError;
 use crate::session::{Session, Shared};
 
-/// A gateway that admits whoever comes.
+/// A gateway that admits every client.
 pub(crate) struct Gateway {
     invite: Invite,
     begun: mpsc::Receiver<Begun>,

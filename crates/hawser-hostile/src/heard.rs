@@ -1,4 +1,4 @@
-//! What the peer said, and the manners with which it is listened to.
+//! Messages received from the peer, and how promptly they are read and answered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;

@@ -1,10 +1,10 @@
 //! A hostile peer: it speaks the real protocol, proves a key, and then misbehaves by script.
 //!
-//! Handshake, keys, seals and encodings are those of the product; only what is said, and when, is
-//! the script's. A [`script::Script`] is data: a row of [`step::Step`]s and what has to be true
-//! while the peer performs them. [`trial::run`] starts the real program, and an honest client
-//! beside the hostile one. It performs a script and gives an [`outcome::Outcome`]: memory,
-//! descriptors, what the honest client got, how the session ended.
+//! Handshake, keys, seals and encodings are those of the product; the script chooses only the
+//! messages and their times. A [`script::Script`] is data: a list of [`step::Step`]s and conditions
+//! that must hold while the peer performs them. [`trial::run`] starts the real program, and an
+//! honest client beside the hostile one. It performs a script and returns an [`outcome::Outcome`]:
+//! memory, descriptors, the honest client's results, the end of the session.
 //!
 //! For tests and the lab only; no product crate depends on this one.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What a process holds: memory and descriptors, over time.
+//! Memory and descriptors of a process, over time.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! A network of a trial's own: a namespace for the gateway and all that is honest, a host outside
-//! that answers datagrams, and an address of the gateway's that only a local route makes its own.
+//! A network for one trial: a namespace for the gateway and all honest parties, an outside host
+//! that answers datagrams, and a gateway address that exists only because of a local route.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};

@@ -1,4 +1,4 @@
-//! What a trial has shown.
+//! Results of a trial.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! One of each: an opening, a command, a frame, a chunk of an association and a first word as a
-//! script of floods says it. Each match is over a list of the wire's, so that what is new there has
-//! its flood here, or nothing compiles.
+//! One example each of an opening, a command, a frame, a chunk of an association and a first
+//! message, for scripts of floods. Each match is over one of the wire's enums, so that a new
+//! variant needs a flood here, or the code does not compile.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

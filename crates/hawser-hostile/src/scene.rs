@@ -157,8 +157,8 @@ fn fronted(host: &str) -> BytesMut {
     name_opening(StreamKind::ConnectName, FRONTED, host)
 }
 
-/// A port where every connection is refused: it has an owner, who does not listen. A port that
-/// nobody holds could go to a listener of another trial at any moment.
+/// A port at which every connection is refused: it is bound, but not listening. An unbound port
+/// could be taken by a listener of another trial at any moment.
 #[derive(Debug)]
 struct ClosedPort {
     address: SocketAddr,
@@ -244,7 +244,7 @@ const ANY_PORT: &str = "127.0.0.1:0";
 const PAUSE: Duration = Duration::from_millis(100);
 /// As much as a gateway sends for one measurement.
 const MOST_WANTED: u64 = 1 << 36;
-/// The thread ends when nobody has asked for so long.
+/// The thread ends when no request arrives for this long.
 const GIVE_UP: Duration = Duration::from_secs(60);
 const FLOOD: Duration = Duration::from_secs(3);
 const MOST_DATAGRAMS: u32 = 200_000;

@@ -1,4 +1,4 @@
-//! Scripts: what a hostile peer does, and what has to be true of the program meanwhile.
+//! Scripts: actions of a hostile peer, and conditions that the program must meet meanwhile.
 
 use std::fmt;
 

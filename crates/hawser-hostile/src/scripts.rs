@@ -1,4 +1,4 @@
-//! The table of scripts. To add one takes a few lines in one of these files.
+//! The table of scripts. A new script takes a few lines in one of these files.
 
 mod associations;
 mod channels;

@@ -1,4 +1,4 @@
-//! What scripts send, found out by writing it and reading it back with the wire's own decoders.
+//! Messages that scripts send, determined by encoding them and decoding the result.
 
 use std::collections::BTreeSet;
 

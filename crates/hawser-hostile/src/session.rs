@@ -1,4 +1,4 @@
-//! A session of a hostile peer, of either side: its channels, and how things are said on them.
+//! A session of a hostile peer, on either side: its channels, and sending on them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

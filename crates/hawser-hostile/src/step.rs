@@ -1,4 +1,4 @@
-//! What a hostile peer can be told to do.
+//! Steps that a hostile peer can perform.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

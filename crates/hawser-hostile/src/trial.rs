@@ -1,4 +1,4 @@
-//! One script against the real program, from its start to what stays behind.
+//! One script against the real program, from its start to the leftovers.
 
 mod against_client;
 mod against_gateway;

@@ -1,5 +1,5 @@
-//! Another honest client: short connections and single datagrams, one after another, each of which
-//! is answered or not.
+//! Another honest client: short connections and single datagrams, one after another, each with or
+//! without an answer.
 
 use std::collections::HashSet;
 use std::io;
@@ -292,7 +292,7 @@ async fn echo_datagrams() -> io::Result<SocketAddr> {
 
 const CONNECT: u8 = 1;
 const ASSOCIATE: u8 = 3;
-const QUESTION: &[u8] = b"is anybody here?";
+const QUESTION: &[u8] = b"is a server here";
 /// Between two connections, and between two datagrams.
 const PERIOD: Duration = Duration::from_millis(25);
 /// Connections and datagrams, however short a script is.

@@ -1,8 +1,8 @@
-//! Every script once, briefly, against the real program: it survives, ends sessions for the right
-//! reason, stays within its memory, gives back what it took, and serves an honest client meanwhile.
-//!
-//! `HAWSER_HOSTILE_SCRIPT=NAME` performs one script alone, `HAWSER_HOSTILE_PROGRAM=PATH` tests a
-//! program that was built before. The figures are shown with `--nocapture`.
+//! Runs every script once, briefly, against the real program. The program must survive, end
+//! sessions for the right reason, stay within its memory, release all resources, and serve an
+//! honest client meanwhile.
+//! `HAWSER_HOSTILE_SCRIPT=NAME` runs one script alone, `HAWSER_HOSTILE_PROGRAM=PATH` tests an
+//! existing program. `--nocapture` shows the figures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn a_client_cannot_make_the_gateway_hold_more_than_its_limit() {
 }
 
 #[test]
-fn a_client_that_breaks_the_rules_of_streams_harms_nobody_else() {
+fn a_client_that_breaks_the_rules_of_streams_harms_no_other_client() {
     perform(Group::Streams);
 }
 

@@ -1,4 +1,4 @@
-//! A gateway that carries packets, and a machine whose packets, or those of its hosts, it carries.
+//! A gateway that carries packets, and a machine whose own or forwarded packets it carries.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,4 @@
-//! Arguments and what they start.
+//! Command-line arguments, and the code that they start.
 
 mod interception;
 mod meter;

@@ -1,5 +1,5 @@
-//! Everything beside everything: the best link alone, the kernel's MPTCP, WireGuard over one link,
-//! and Hawser in each of its modes, by what a user notices.
+//! Compares the best link alone, the kernel's MPTCP, WireGuard over one link, and Hawser in each of
+//! its modes, by effects that a user notices.
 
 mod page;
 mod report;

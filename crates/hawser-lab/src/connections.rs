@@ -1,5 +1,5 @@
-//! Connections that come and go towards an ordinary web server, through the daemon's port, placed
-//! on links one by one or bonded. (DBAS-E1 to E4)
+//! Short-lived connections to an ordinary web server, through the daemon's port, placed on single
+//! links or bonded. (DBAS-E1 to E4)
 
 mod client;
 mod hosts;

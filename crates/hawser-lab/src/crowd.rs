@@ -1,5 +1,5 @@
-//! Many clients at one gateway, over virtual cables without limits: what the gateway pays, and how
-//! evenly it serves them.
+//! Many clients at one gateway, over virtual cables without limits: cost for the gateway, and
+//! fairness between the clients.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A link that is lost while connections are open on it and new ones keep coming.
+//! Loss of a link while connections are open on it and new ones keep opening.
 
 mod case;
 mod hosts;

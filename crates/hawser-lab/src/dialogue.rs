@@ -1,4 +1,4 @@
-//! Programs that are spoken with line by line.
+//! Programs with a line-by-line dialogue.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,5 +1,5 @@
-//! Links that are as good as dead and still answer, beside a healthy one: cells drawn from the
-//! matrix that the simulator runs, with real programs and over real kernels.
+//! Nearly dead links that still answer, beside a healthy one: cells of the simulator's matrix, with
+//! real programs over real kernels.
 
 mod report;
 mod stage;

@@ -1,5 +1,4 @@
-//! Everything that experiments have in common: their options, the places of their logs, their
-//! reports.
+//! Code that all experiments share: their options, the locations of their logs, their reports.
 
 mod arguments;
 mod common;

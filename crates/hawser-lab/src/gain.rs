@@ -1,5 +1,5 @@
-//! Gain of a user with two links and no server of his own: files, packages and a page, loaded from
-//! an ordinary web server over each link alone, over links that take turns, and by `hawser run`.
+//! Gain for a user with two links and no server of their own: files, packages and a page, loaded
+//! from an ordinary web server over each link alone, over links in turns, and by `hawser run`.
 
 mod apt;
 mod downloads;

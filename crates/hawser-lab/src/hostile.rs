@@ -1,5 +1,5 @@
-//! A peer that misbehaves by script, against the real program: what it makes the program hold, and
-//! what an honest client beside it still gets.
+//! A peer that misbehaves by script, against the real program: the program's memory and
+//! descriptors, and the service to an honest client.
 
 mod report;
 

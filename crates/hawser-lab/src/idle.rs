@@ -1,4 +1,4 @@
-//! What daemons take that have nothing to do: memory, processor time, wake-ups, and traffic.
+//! Cost of idle daemons: memory, processor time, wake-ups, and traffic.
 
 mod reading;
 mod report;

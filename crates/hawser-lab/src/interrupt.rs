@@ -1,4 +1,4 @@
-//! Ctrl-C and termination: temporary folders go, and no process stays.
+//! Ctrl-C and termination: temporary folders are removed, and all child processes end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -1,8 +1,8 @@
 //! The lab: scenarios on network namespaces, shaped links and real kernels.
 //!
-//! A [`scenario::Scenario`] says what the links are; [`topology::Lab`] builds a client host and
-//! a server host with these links between them; [`measure::run`] makes the same transfer over
-//! each link alone, over MPTCP and through Hawser, and reports.
+//! A [`scenario::Scenario`] describes the links; [`topology::Lab`] builds a client host and a
+//! server host with these links between them; [`measure::run`] makes the same transfer over each
+//! link alone, over MPTCP and through Hawser, and reports.
 
 mod association;
 mod bars;

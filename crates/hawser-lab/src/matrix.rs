@@ -1,4 +1,4 @@
-//! The matrix: every fault, under every load, by every transport, against what is expected of it.
+//! The matrix: every fault, under every load, over every transport, compared with expectations.
 
 mod case;
 mod expected;

@@ -1,5 +1,5 @@
-//! Messages of a kilobyte on a stream that is otherwise idle, beside many busy streams: how long
-//! are they on their way over TCP channels, and over an association?
+//! Messages of a kilobyte on an otherwise idle stream, beside many busy streams: their delay over
+//! TCP channels, and over an association.
 
 mod stage;
 

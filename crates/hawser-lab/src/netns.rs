@@ -1,5 +1,5 @@
-//! Network namespaces without names: they live as long as this process and its children, so
-//! nothing can be left behind.
+//! Network namespaces without names: they exist as long as this process and its children, so none
+//! can be left behind.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! Objects of a few sizes, each on a connection of its own: how long until the last byte of one, on
-//! a warm session beside plain TCP on the best link?
+//! Objects of a few sizes, each on its own connection: time to the last byte of one, on a warm
+//! session compared with plain TCP on the best link.
 
 mod best_link;
 mod report;

@@ -1,5 +1,5 @@
-//! Peers among the destinations of connection mode: what looking for them costs where there are
-//! none, and what happens when one appears.
+//! Peers among the destinations of connection mode: cost of probing where there are none, and
+//! behaviour when one appears.
 
 mod found;
 mod hosts;

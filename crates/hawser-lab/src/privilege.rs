@@ -1,4 +1,4 @@
-//! Becoming able to make namespaces: as root, or as root of an own user namespace.
+//! Gains the right to create namespaces: as root, or as root of an own user namespace.
 
 use std::fs;
 use std::io;

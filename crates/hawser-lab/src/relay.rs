@@ -1,4 +1,4 @@
-//! A plain TCP relay: what any program between two sockets costs at least.
+//! A plain TCP relay: the minimum cost of any program between two sockets.
 
 use std::io;
 use std::net::SocketAddrV4;

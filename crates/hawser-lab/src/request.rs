@@ -1,5 +1,5 @@
-//! Small requests on one open connection, one after another, alone and beside a bulk transfer:
-//! how long does an answer take?
+//! Small requests on one open connection, one after another, alone and beside a bulk transfer: the
+//! time to an answer.
 
 mod options;
 mod phase;

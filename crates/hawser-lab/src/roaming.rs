@@ -1,4 +1,4 @@
-//! MMS-E1 and E2: a host whose links come and go, while a stream of datagrams and transfers go on.
+//! MMS-E1 and E2: a stream of datagrams and transfers on a host whose links come and go.
 
 mod report;
 mod stream;

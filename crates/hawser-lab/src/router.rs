@@ -1,5 +1,5 @@
-//! Hosts behind a router with several links, which know nothing of Hawser: TCP, QUIC, calls and
-//! names of all of them at the same time, and how even their shares are.
+//! Hosts without Hawser behind a router with several links: TCP, QUIC, calls and name queries of
+//! all of them at the same time, and the fairness of their shares.
 
 mod hosts;
 mod quic;

@@ -1,6 +1,6 @@
-//! A thousand enrolled clients at one real gateway: what they cost while they are idle, how soon
-//! they are back after a restart and after a cut, how evenly they are served, and what one hostile
-//! client among them does to the others.
+//! A thousand enrolled clients at one real gateway: their cost while idle, the time until they are
+//! back after a restart and after a cut, the fairness between them, and the effect of one hostile
+//! client on the others.
 
 mod case;
 mod network;

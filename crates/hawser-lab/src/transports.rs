@@ -1,5 +1,5 @@
-//! Goodput of a session over TCP channels, over an association, and with its own choice, beside
-//! usrsctp with its concurrent multipath transfer: all in one run.
+//! Goodput of a session over TCP channels, over an association, and with its own choice, compared
+//! with usrsctp with its concurrent multipath transfer: all in one run.
 
 use std::path::Path;
 use std::process::ExitCode;

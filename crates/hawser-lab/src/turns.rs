@@ -1,4 +1,4 @@
-//! Scenarios one after another, or several at once where the machine has room for them.
+//! Runs scenarios one after another, or several at once if the machine has room for them.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 

@@ -1,4 +1,4 @@
-//! Links without limits: what the machine can carry, and what each process pays for it.
+//! Links without limits: capacity of the machine, and its cost for each process.
 
 mod candidates;
 mod options;

@@ -1,4 +1,4 @@
-//! nginx on a host of the lab: the server that knows nothing of Hawser.
+//! nginx on a host of the lab: a server without Hawser.
 
 use std::io;
 use std::net::SocketAddrV4;

@@ -1,5 +1,5 @@
-//! Associations with another SCTP stack, on the real kernel. What can't be built or made here is
-//! said and skipped.
+//! Associations with another SCTP stack, on the real kernel. Tests that can't be built or run here
+//! are reported and skipped.
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! The experiments as commands, each short, on the real kernel and with the real Hawser binary:
-//! they measure something of every contender that they name. Where namespaces cannot be made each
-//! test says so and is skipped.
+//! each must measure all contenders that it names. Without namespaces each test reports that and is
+//! skipped.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Labs on the real kernel. Where namespaces cannot be made each test says so and is skipped.
+//! Labs on the real kernel. Without namespaces each test reports that and is skipped.
 
 mod common;
 
@@ -106,8 +106,8 @@ fn two_labs_with_the_same_addresses_do_not_meet() {
     };
     serve_meter(&first);
     assert!(transfer(&first, "l1", Direction::Put, 100_000).unwrap().ok);
-    let nobody = transfer(&second, "l1", Direction::Put, 100_000).unwrap_err();
-    assert_eq!(nobody.kind(), io::ErrorKind::ConnectionRefused);
+    let unserved = transfer(&second, "l1", Direction::Put, 100_000).unwrap_err();
+    assert_eq!(unserved.kind(), io::ErrorKind::ConnectionRefused);
 }
 
 #[test]

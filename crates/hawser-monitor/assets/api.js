@@ -6,7 +6,7 @@
 // no other reader can use it.
 
 let token = null;
-/** Of the daemon that has proved itself; null while none has. */
+/** The pass of the daemon that has proved itself; null while none has. */
 let pass = null;
 
 /** Takes the token from the address, and out of the address bar. */
@@ -17,12 +17,12 @@ export function takeToken() {
   history.replaceState(null, '', location.pathname);
 }
 
-/** Whatever has a token in it: an address, its end, or the token itself. */
+/** Accepts a token in any form: an address, its end, or the token itself. */
 export function useToken(text) {
   token = tokenIn(text) ?? text.trim();
 }
 
-/** Asks, and gives the answer. Throws what to tell the user. */
+/** Sends a request and returns the answer. Throws an error to show to the user. */
 export async function ask(request) {
   if (!pass) throw new Error('the daemon does not answer');
   const body = JSON.stringify({ api: 1, ...request });
@@ -39,9 +39,9 @@ export async function ask(request) {
   return answer;
 }
 
-/** Follows the feed for ever. `handlers`: `connected()`, `lost(why, ms)` until the next try,
- * `refused()` where who answers does not know the token, and one for each kind of message. Gives
- * a function that tries again at once. */
+/** Follows the feed for ever. `handlers`: `connected()`, `lost(why, ms)` with the time until the
+ * next try, `refused()` if the server does not know the token, and one for each kind of message.
+ * Returns a function that tries again at once. */
 export function follow(handlers) {
   let wake = () => {};
   const pause = (ms) =>
@@ -73,7 +73,7 @@ export function follow(handlers) {
   return () => wake();
 }
 
-/** Reads until the connection is lost, which it says by throwing. */
+/** Reads until the connection is lost; then throws. */
 async function readFeed(handlers, onMessage) {
   const controller = new AbortController();
   let timer;
@@ -107,13 +107,13 @@ async function readFeed(handlers, onMessage) {
   throw new Error('the daemon has ended the connection');
 }
 
-/** What to show who answers, once that has proved that it knows the token. */
+/** Returns the pass for the daemon, after the daemon has proved that it knows the token. */
 async function passFor(signal) {
   const nonce = base64url(crypto.getRandomValues(new Uint8Array(32)));
   const response = await fetch(`/api/v1/proof/${nonce}`, { signal });
   if (!response.ok) throw new Answered(response.status);
   const { run, proof } = await response.json();
-  // A page that was loaded anew has the former pass only, which holds until the daemon ends.
+  // A reloaded page has only the former pass, which is valid until the daemon ends.
   const made = token
     ? await mac(token, `hawser-pass\n${location.host}\n${run}`)
     : sessionStorage.getItem(PASS);
@@ -133,7 +133,7 @@ async function mac(key, text) {
 const base64url = (bytes) =>
   btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 
-/** A fault in showing a message is no fault of the connection. */
+/** Keeps a fault in showing a message from ending the connection. */
 function hand(handler, message) {
   try {
     handler?.(message);
@@ -142,7 +142,7 @@ function hand(handler, message) {
   }
 }
 
-/** The kind and data of each message of an event stream. */
+/** Yields the kind and data of each message of an event stream. */
 async function* messages(body, onBytes) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -180,7 +180,7 @@ class Answered extends Error {
 }
 
 const PASS = 'hawser-pass';
-/** The daemon says something each second. */
+/** The daemon sends something at least every few seconds. */
 const SILENCE = 6000;
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 15000;

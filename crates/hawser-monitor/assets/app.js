@@ -1,4 +1,4 @@
-// The dashboard: what the daemon sends, kept and shown.
+// The dashboard: stores and shows the daemon's messages.
 
 import { follow, takeToken, useToken } from './api.js';
 import { DELAY, RATE, TimeChart } from './chart.js';
@@ -28,7 +28,7 @@ const handlers = {
     const again = document.createElement('button');
     again.textContent = 'Try now';
     again.addEventListener('click', () => tryNow());
-    // Said once, not with every try: it would be read aloud each time.
+    // Shown once, not with every try: screen readers would read it aloud each time.
     const text = `Not connected: ${why}. What is shown is old. Trying again by itself.`;
     if (find('notice').dataset.text !== text) {
       find('notice').dataset.text = text;
@@ -75,7 +75,7 @@ function show({ refused }) {
 
 let isPainting = false;
 
-/** Shows all at the next frame; a page that is not visible is not drawn. */
+/** Shows everything at the next frame; an invisible page is not drawn. */
 function paint() {
   if (isPainting) return;
   isPainting = true;

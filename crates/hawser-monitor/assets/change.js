@@ -3,7 +3,7 @@
 import { ask } from './api.js';
 import { printable, setText } from './dom.js';
 
-/** Asks for a change, and says what came of it. Gives whether it was done. */
+/** Requests a change, and shows its outcome. Returns whether it was made. */
 export async function send(said, ...requests) {
   said.classList.remove('bad');
   setText(said, '…');
@@ -19,7 +19,7 @@ export async function send(said, ...requests) {
   }
 }
 
-/** Asks for what fields say. Once that is done they are shown as what is in force again. */
+/** Requests the change entered in fields. Afterwards the fields show the current values again. */
 export async function sendFields(said, fields, requests) {
   const values = fields.map((field) => field.value);
   if (!(await send(said, ...requests))) return;

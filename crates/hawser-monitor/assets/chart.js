@@ -1,12 +1,12 @@
 // Charts over time, as SVG: stacked areas and lines with axes, a legend, a readout for pointer and
-// keyboard, and a table that says the same. The one place where charts are drawn, for the dashboard
-// and for reports: it needs an element to draw into and nothing else of the page.
+// keyboard, and an equivalent table. All charts of the dashboard and of reports are drawn here; the
+// module needs only an element to draw into.
 //
 //     const chart = new TimeChart(element, { title: 'Down', unit: RATE, stacked: true });
 //     chart.draw({ times, series: [{ name: 'dsl', slot: 0, values }], from, to });
 //
-// `times` are milliseconds, rising; `values` has one number for each, or null where there is none.
-// `slot` picks colour and pattern: the same link has the same slot in every chart.
+// `times` are milliseconds, rising; `values` has one number for each, or null for an unknown one.
+// `slot` selects colour and pattern: a link has the same slot in every chart.
 
 /** Rates in bit/s, shown as the terminal shows them. */
 export const RATE = {
@@ -41,7 +41,7 @@ export class TimeChart {
     new ResizeObserver(() => this.#render()).observe(this.svg);
   }
 
-  /** Shows these data instead of the former. */
+  /** Replaces the shown data. */
   draw(data) {
     this.data = data;
     this.#render();
@@ -80,7 +80,7 @@ export class TimeChart {
     this.svg.addEventListener('pointermove', at);
     this.svg.addEventListener('pointerdown', at);
     this.svg.addEventListener('pointerleave', () => this.#mark(null));
-    // The slider counts back from the end, so that it stands still while time goes on.
+    // The slider counts back from the end, so that it stays in place while time passes.
     const chosen = () => this.#mark(this.data.to + Number(this.slider.value), true);
     this.slider.addEventListener('input', chosen);
     this.slider.addEventListener('focus', chosen);
@@ -88,7 +88,7 @@ export class TimeChart {
     this.details.addEventListener('toggle', () => this.#tabulate());
   }
 
-  /** Shows the values at a moment; none: the latest. */
+  /** Shows the values at a moment; without one: the latest. */
   #mark(time, bySlider = false) {
     this.marked = time === null ? null : this.data.to - time;
     this.#render();
@@ -113,7 +113,7 @@ export class TimeChart {
     this.svg.setAttribute('aria-label', this.#summary(frame));
   }
 
-  /** Where values and moments stand on the drawing. */
+  /** Positions of values and moments on the drawing. */
   #frame(width) {
     const { times, series, from, to } = this.data;
     const { height, unit, stacked } = this.options;
@@ -167,7 +167,7 @@ export class TimeChart {
     const { times, series } = this.data;
     const base = times.map(() => 0);
     const known = new Set();
-    // Each is drawn below those before it, so that edges stay visible.
+    // Each layer is drawn below the previous ones, so that edges stay visible.
     const drawn = series.map((one) => {
       known.add(one.name);
       const parts = this.#partsOf(one);
@@ -201,7 +201,7 @@ export class TimeChart {
     const { unit, stacked, fromStart } = this.options;
     const isMarked = this.marked !== null;
     const time = isMarked ? Math.max(from, to - this.marked) : to;
-    // What began long ago has no present to show.
+    // A chart that counts from its start has no current value to show.
     const at = isMarked || !fromStart ? nearest(times, time) : -1;
     const shown = isMarked && at >= 0;
     this.cursor.style.display = shown ? '' : 'none';
@@ -247,7 +247,7 @@ export class TimeChart {
     return `${title} over ${spanWords(to - from)}: ${now.join(', ')}; ${highest}`;
   }
 
-  /** The same as a table, while it is open. */
+  /** Shows the same data as a table, while it is open. */
   #tabulate() {
     if (!this.details.open) return;
     const { title, unit } = this.options;
@@ -290,7 +290,7 @@ export function swatch(slot) {
   return svg;
 }
 
-/** The outline of one layer of a stack; raises `base` by it. */
+/** Returns the outline of one layer of a stack; raises `base` by it. */
 function area(times, values, base, { first, x, y }) {
   let over = '';
   let under = '';
@@ -303,7 +303,7 @@ function area(times, values, base, { first, x, y }) {
   return { area: over && `${over}${under}Z`, edge: over };
 }
 
-/** A line, broken where nothing is known. */
+/** Returns a line, broken at unknown values. */
 function line(times, values, { first, x, y }) {
   let path = '';
   let isBroken = true;
@@ -317,7 +317,7 @@ function line(times, values, { first, x, y }) {
   return path;
 }
 
-/** Colour and pattern, so that neither needs to be told by colour alone. */
+/** Colour and pattern, so that the pattern alone suffices to tell series apart. */
 function fillPattern(slot, id) {
   const colour = COLOURS[slot % COLOURS.length];
   const pattern = shape('pattern', { id, width: 8, height: 8, patternUnits: 'userSpaceOnUse' });
@@ -339,7 +339,7 @@ function fillPattern(slot, id) {
   return pattern;
 }
 
-/** The legend's rows, changed only where they differ. */
+/** Updates the legend's rows, only where they differ. */
 function writeRows(list, rows) {
   while (list.children.length > rows.length) list.lastChild.remove();
   rows.forEach(([name, value, slot], at) => {
@@ -420,7 +420,7 @@ function row(kind, texts, scope) {
   return made;
 }
 
-/** By a style sheet made here, which works where inline styles are forbidden. */
+/** Creates a style sheet in script, which works where inline styles are forbidden. */
 function adoptStyle() {
   if (isStyled) return;
   isStyled = true;
@@ -438,8 +438,8 @@ const TOP = 18;
 const BOTTOM = 22;
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600].map((s) => s * 1000);
 
-/** At least 3:1 against white and against the dark ground; told apart by those who see few
- * colours. */
+/** At least 3:1 against white and against the dark background; distinguishable with colour
+ * vision deficiency. */
 const COLOURS = [
   'light-dark(#0b62a4, #62b2f2)',
   'light-dark(#b4540a, #f0a050)',

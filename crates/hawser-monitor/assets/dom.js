@@ -1,4 +1,4 @@
-// Elements, and words for quantities. All text becomes text nodes: much of it comes from strangers.
+// Elements, and texts for quantities. All text becomes text nodes: much of it is untrusted.
 
 import { DELAY, RATE } from './chart.js';
 
@@ -26,12 +26,12 @@ export function setClass(node, name) {
   if (node.className !== name) node.className = name;
 }
 
-/** Names from strangers, without characters that move or hide what stands beside them. */
+/** Returns an untrusted name without characters that move or hide the text beside them. */
 export const printable = (text) =>
   String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\u{fffd}');
 
-/** Makes the children of `parent` those of `items`, in this order. What is there already stays
- * and is updated, so that it keeps the focus. `make(item)` gives `{ node, update(item) }`. */
+/** Makes the children of `parent` those of `items`, in this order. Existing children stay and are
+ * updated, so that they keep the focus. `make(item)` returns `{ node, update(item) }`. */
 export function keep(parent, items, keyOf, make) {
   const former = parent.kept ?? new Map();
   const now = new Map();
@@ -51,7 +51,7 @@ export function keep(parent, items, keyOf, make) {
   parent.kept = now;
 }
 
-/** Puts these words into a select, and keeps the choice where it can. */
+/** Puts these options into a select, and keeps the choice if possible. */
 export function setChoices(select, words) {
   const { value } = select;
   if ([...select.options].map((option) => option.value).join('\n') === words.join('\n')) return;
@@ -59,14 +59,14 @@ export function setChoices(select, words) {
   if (words.includes(value)) select.value = value;
 }
 
-/** Puts what is in force into a field, unless the user is about to change it. */
+/** Puts the current value into a field, unless the user is editing it. */
 export function offer(field, value) {
   const isNew = field.dataset.shown === undefined;
   if ((isNew || !isChanged(field)) && field.value !== value) field.value = value;
   field.dataset.shown = value;
 }
 
-/** Whether the user has changed what a field was offered with. */
+/** Whether the user has changed a field's offered value. */
 export const isChanged = (field) => field.value !== field.dataset.shown;
 
 export const rate = (bits) => RATE.format(bits);

@@ -1,4 +1,4 @@
-// What has changed, the latest first.
+// Events, the latest first.
 
 import { clock, find, h, keep, printable } from './dom.js';
 
@@ -10,12 +10,12 @@ export function addEvent(event) {
   events.length = Math.min(events.length, MOST);
 }
 
-/** Forgets all of them: a new connection tells what the daemon remembers. */
+/** Forgets all events: a new connection delivers those that the daemon remembers. */
 export function clearEvents() {
   events.length = 0;
 }
 
-/** Shows them. */
+/** Shows the events. */
 export function showEvents() {
   find('events-none').hidden = events.length > 0;
   find('events').hidden = events.length === 0;

@@ -1,5 +1,5 @@
-// Where applications go: streams and flows of packets of sessions, and connections that go over one
-// link each.
+// Traffic of applications: streams and flows of packets of sessions, and connections over one link
+// each.
 
 import { ask } from './api.js';
 import {
@@ -19,11 +19,11 @@ import {
 
 let status = null;
 let placed = [];
-/** Bytes that a connection had moved when that was last told, and when that was. */
+/** Bytes that a connection had moved at the last report, and the time of that report. */
 let moved = new Map();
 const opened = new Set();
 
-/** Shows what a status has, and of connections what was told last. */
+/** Shows the flows of a status, and the connections of the latest report. */
 export function showFlows(latest) {
   status = latest;
   const wanted = find('filter').value.trim().toLowerCase();
@@ -41,12 +41,12 @@ export function showFlows(latest) {
   find('flow-table').hidden = flows.length === 0;
 }
 
-/** Asks for connections and reasons from time to time, while the page is visible. */
+/** Requests connections and reasons from time to time, while the page is visible. */
 export function watchFlows() {
   find('filter').addEventListener('input', () => status && showFlows(status));
   setInterval(() => {
     if (document.hidden || !status) return;
-    // What can't be had now comes with the next time; that the daemon is gone the feed says.
+    // A failed request is repeated the next time; the feed reports a daemon that is gone.
     if (status.connections) askPlaced().catch(() => {});
     for (const flow of opened) flow.askWhy();
   }, EVERY);
@@ -93,7 +93,7 @@ function packets() {
   );
 }
 
-/** Connections, the latest first; but for those over a session, which are among its streams. */
+/** Connections, the latest first, without those over a session, which are among its streams. */
 function connections() {
   const state = (one) => (one.state === 'open' ? '' : `, ${one.state}`);
   const isStreamed = (one) =>
@@ -131,7 +131,7 @@ async function askPlaced() {
   moved = next;
 }
 
-/** One flow: a row, and below it why it goes where it goes, while that is open. */
+/** One flow: a row, and below it the reasons for its links, while that part is open. */
 function makeFlow(first) {
   const cell = (label, kind) => h('td', { class: kind, 'data-label': label });
   const name = (text) => h('bdi', {}, printable(text));
@@ -184,7 +184,7 @@ function makeFlow(first) {
   return self;
 }
 
-/** Why the links of a stream were used or not. */
+/** Reasons why the links of a stream were used or not. */
 function whyStream(session) {
   if (!session) return [h('p', {}, 'Nothing is known of it any more.')];
   const chunks = (list) =>
@@ -228,10 +228,10 @@ function whyStream(session) {
   return parts;
 }
 
-/** Which links have carried a flow of packets, and why. */
+/** Links that have carried a flow of packets, and the reasons. */
 function whyPackets(flow, session) {
   const same = (one) => ['protocol', 'source', 'destination'].every((it) => one[it] === flow[it]);
-  // Only those that have moved most are told with their reasons.
+  // The report gives reasons only for the flows with the most bytes.
   const told = session?.packet_flows?.find(same) ?? flow;
   const rows = told.links.map((link) => [
     link.link,
@@ -256,7 +256,7 @@ function whyPackets(flow, session) {
   ];
 }
 
-/** What was decided of a connection, and what came of it. */
+/** The decision on a connection, and its outcome. */
 function whyPlaced(one) {
   const first = one.tries[0]?.link ?? one.candidates[0]?.link;
   const who = one.in_kernel ? `The kernel’s program, by ${one.scheduler},` : one.scheduler;
@@ -328,8 +328,8 @@ function table(heads, rows) {
   );
 }
 
-/** Rows shown. */
+/** Limit of rows. */
 const MOST = 100;
-/** Connections asked for. */
+/** Limit of requested connections. */
 const MOST_PLACED = 40;
 const EVERY = 2000;

@@ -1,4 +1,4 @@
-// The table of links, and the form that changes how one is used.
+// The table of links, and the form that changes the use of a link.
 
 import { sendFields } from './change.js';
 import { swatch } from './chart.js';
@@ -32,7 +32,7 @@ export function showLinks(status, samples) {
 
 const carried = ({ traffic }) => traffic.down_bps + traffic.up_bps;
 
-/** The state of a link in words, with the time since when it is of no use. */
+/** The state of a link in words, with the time since when it is unusable. */
 function stateWords({ state, since_unix_ms }) {
   const isTold = since_unix_ms != null && !FINE.includes(state);
   return isTold ? `${state} since ${clock(since_unix_ms)}` : state;
@@ -43,7 +43,7 @@ function stateClass({ state }) {
   return FINE.includes(state) ? 'badge' : 'badge bad';
 }
 
-/** One link: a row of what it does, and below it the form, while that is open. */
+/** One link: a row of its figures, and below it the form, while that is open. */
 function makeLink({ link, slot }) {
   const state = h('span', { class: 'badge' });
   const why = h('small');
@@ -109,8 +109,8 @@ function monthWords(allowed) {
   return printable(`${size(used(allowed))}${of}${cost}${limit}`);
 }
 
-/** Says when to use a link, and what it costs: as it is now, as far as the user is not about to
- * change it. */
+/** Updates the form for the use and the cost of a link to the current values, except fields that
+ * the user is editing. */
 function changeForm(link) {
   const choice = (name) => h('select', { name }, ...USES.map((use) => h('option', {}, use)));
   const said = h('p', { class: 'said', role: 'status' });
@@ -157,7 +157,7 @@ function changeForm(link) {
   return { node, update };
 }
 
-/** What the form shows of a link. One with neither rule nor use has the defaults. */
+/** The form's values for a link. Without rule and use they are the defaults. */
 const offered = (allowed) => ({
   down: allowed?.down ?? 'normal',
   up: allowed?.up ?? 'normal',
@@ -166,14 +166,14 @@ const offered = (allowed) => ({
   allowance: amount(allowed?.allowance_bytes),
 });
 
-/** Bytes as the configuration has them, every one counted. */
+/** Bytes as in the configuration, without rounding. */
 function amount(bytes) {
   if (!bytes) return 'none';
   const [unit, factor] = AMOUNTS.find(([, factor]) => bytes % factor === 0);
   return `${bytes / factor}${unit}`;
 }
 
-/** What was not touched is not said: it may have been changed elsewhere meanwhile. */
+/** Unchanged fields are not sent: they may have been changed elsewhere meanwhile. */
 function linkChange(name, changed, save) {
   const change = { request: 'set-link', name, save };
   for (const field of changed) change[field.name] = field.value.trim();

@@ -1,5 +1,5 @@
-// Loads the page again where a part of it did not come: browsers give up what they load when the
-// machine's addresses change, which is when this page is wanted.
+// Reloads the page if a part of it did not arrive: browsers give up loading when the machine's
+// addresses change, which is when this page is needed.
 
 {
   const PAUSE = 1000;

@@ -1,12 +1,12 @@
-// How links are chosen: schedulers, gateway, profile, rules.
+// The policy: schedulers, gateway, profile, rules.
 
 import { send, sendFields } from './change.js';
 import { find, h, isChanged, keep, offer, printable, setChoices, setText } from './dom.js';
 
 let links = '';
 
-/** Shows the policy, as far as the user is not about to change it; none where the daemon has no
- * links to choose from. */
+/** Shows the policy, except fields that the user is editing; null if the daemon has no links to
+ * choose from. */
 export function showPolicy(policy, status) {
   const isChoosing = policy !== null && status.role === 'client';
   find('policy').hidden = !isChoosing;
@@ -29,7 +29,7 @@ export function showPolicy(policy, status) {
 
 const choices = () => [...find('policy-form').querySelectorAll('select')];
 
-/** One select: what is in force, and what else may be. */
+/** One select: the current value, and the alternatives. */
 function showChoice(select, policy) {
   const of = select.name;
   const chosen = policy[of];
@@ -58,7 +58,7 @@ function applyPolicy(event) {
   else setText(said, 'Nothing was changed.');
 }
 
-/** A rule in words. One that is written down is removed by a second press only. */
+/** A rule in words. A saved rule is removed only by a second press. */
 function makeRule(rule) {
   const isWritten = rule.source === 'user';
   const said = h('p', { class: 'said', role: 'status' });
@@ -89,14 +89,14 @@ function makeRule(rule) {
     cell('From', 'words', rule.source), act)), update() {} };
 }
 
-/** What may stand after "which is", for what is chosen before it. */
+/** Possible texts after "which is", for the chosen kind. */
 function showTargets() {
   const { effect, target } = find('rule-form').elements;
   setChoices(target, EFFECTS[effect.value].of ?? links.split('\n'));
   showRule();
 }
 
-/** The rule in the configuration's own words. */
+/** The rule in the configuration's syntax. */
 function ruleText() {
   const { key, value, effect, target, name } = find('rule-form').elements;
   const isNumber = (text) => NUMBERED.includes(key.value) && /^\d+$/.test(text);
@@ -131,7 +131,7 @@ async function addRule(event) {
 
 const KNOWN = { profile: 'profiles_known', transport: 'transports_known' };
 const GATEWAY = ['always', 'auto', 'never'];
-/** What may be named by a number. */
+/** Conditions whose values are numbers. */
 const NUMBERED = ['port', 'user'];
 const KEYS = ['program', 'executable', 'domain', 'address', 'port', 'user', 'cgroup', 'protocol'];
 const EFFECTS = {

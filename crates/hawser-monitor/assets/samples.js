@@ -1,7 +1,7 @@
-// What links have carried over the last minutes.
+// Rates of links over the last minutes.
 
-/** Samples of all links at the same moments. A link keeps its place, and with it colour and
- * pattern, for as long as the page lives. */
+/** Samples of all links at the same moments. A link keeps its slot, and with it colour and
+ * pattern, while the page is open. */
 export class Samples {
   times = [];
   #links = new Map();
@@ -11,7 +11,7 @@ export class Samples {
   #offset = null;
   #begunAt = 0;
 
-  /** Begins anew with what the daemon remembers. */
+  /** Restarts with the history that the daemon remembers. */
   begin({ at_unix_ms, every_ms, links }) {
     const count = links[0]?.down_bps.length ?? 0;
     this.times = Array.from({ length: count }, (_, at) => at_unix_ms - (count - 1 - at) * every_ms);
@@ -24,7 +24,7 @@ export class Samples {
     this.#begunAt = at_unix_ms;
   }
 
-  /** Adds what links carry now. */
+  /** Adds the current rates of links. */
   add({ uptime_ms, links }) {
     this.#offset ??= this.#begunAt - uptime_ms;
     const time = uptime_ms + this.#offset;
@@ -53,7 +53,7 @@ export class Samples {
     return this.#slots.get(name);
   }
 
-  /** `down`, `up` or `rtt` for a chart, of every link that can be used or has carried something. */
+  /** `down`, `up` or `rtt` for a chart, of every link that is usable or has carried data. */
   series(what) {
     const isShown = ([name, one]) => this.#present.has(name) || one[what].some((value) => value);
     return [...this.#links]
@@ -80,7 +80,7 @@ function unknown(count) {
   return { down, up, rtt };
 }
 
-/** A silent link is on the way of what waits for it. */
+/** Links shown: data may still wait for a silent one. */
 const SHOWN = ['up', 'silent'];
 /** Ten minutes of seconds. */
 const LONGEST = 601;

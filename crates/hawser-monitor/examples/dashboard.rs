@@ -1,12 +1,11 @@
-//! Serves the dashboard of a daemon that does not exist, with as much in it as is asked for, and
-//! says what that has cost:
+//! Serves the dashboard of a simulated daemon of the requested size, and prints the cost:
 //!
 //! ```sh
 //! cargo run --release --example dashboard -- --links 10 --streams 500 --seconds 60
 //! ```
 //!
-//! prints an address to open, and after a minute how much processor time the whole process has
-//! used.
+//! It prints the address of the dashboard, and after a minute the processor time of the whole
+//! process.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -31,7 +30,7 @@ async fn main() -> ExitCode {
     };
     let daemon = Arc::new(Made::new(wanted));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, wanted.port));
-    // No secret: there is nothing behind it.
+    // The token is no secret: the daemon is simulated.
     let token = Token::new("example");
     let (_tokens, tokens) = watch::channel(token.clone());
     let server = match Server::bind(address, tokens, daemon.clone()) {
@@ -59,7 +58,7 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Clone, Copy)]
 struct Wanted {
     links: u32,
@@ -90,7 +89,7 @@ impl Wanted {
     }
 }
 
-/// Links and streams whose rates go up and down.
+/// Simulated links and streams whose rates rise and fall.
 struct Made {
     wanted: Wanted,
     begun: Instant,
@@ -231,7 +230,7 @@ fn name(number: u32) -> String {
     format!("wwan{number}")
 }
 
-/// Up and down, each at its own pace.
+/// Returns a rate that rises and falls, at a different pace for each number.
 fn rate(number: u32, second: u64) -> Rate {
     let pace = u64::from(number) + 2;
     Rate::from_bits_per_second((second * pace) % 40 * 1_000_000 / pace)
@@ -291,7 +290,7 @@ fn stream(number: u64, second: u64) -> StreamStatus {
     }
 }
 
-/// What the whole process has used so far.
+/// Returns the processor time that the whole process has used so far.
 fn processor_time() -> Duration {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let (seconds, rest) = (used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs());

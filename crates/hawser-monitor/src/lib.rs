@@ -1,5 +1,5 @@
-//! The state of a daemon on a terminal, in a browser and as metrics: renderings of
-//! `hawser-control`. Also charts, for reports too.
+//! Renders the state of a daemon on a terminal, in a browser and as metrics, from the types of
+//! `hawser-control`. Also draws charts for reports.
 #![forbid(unsafe_code)]
 
 pub mod metrics;

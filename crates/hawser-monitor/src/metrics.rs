@@ -1,8 +1,8 @@
 //! The state of a daemon as metrics for Prometheus.
 //!
-//! `docs/metrics.md` says what each of them means. Labels are names of links, at most [`MAX_LINKS`]
-//! of them, and fixed words: nothing is labelled by connection, destination, session or program, so
-//! that the number of series stays small however much goes on.
+//! `docs/metrics.md` explains each of them. Labels are names of links, at most [`MAX_LINKS`] of
+//! them, and fixed words. There are no labels for connections, destinations, sessions or programs,
+//! so that the number of series stays small under any load.
 
 mod connections;
 mod daemon;
@@ -15,10 +15,10 @@ use hawser_control::StatusSnapshot;
 pub use links::MAX_LINKS;
 use text::Text;
 
-/// The snapshot in the text format 0.0.4, as [`CONTENT_TYPE`] says.
+/// Returns the snapshot in the text format 0.0.4, as in [`CONTENT_TYPE`].
 ///
-/// Every family is there, whatever the snapshot has; one that does not apply has no samples. What
-/// is counted is counted from the start of the daemon, and what is zero is shown as zero.
+/// Every family is present; one that does not apply to the snapshot has no samples. Counters count
+/// from the start of the daemon, and zero values are shown.
 pub fn render(snapshot: &StatusSnapshot) -> String {
     let mut text = Text::default();
     daemon::write(&mut text, snapshot);

@@ -1,5 +1,5 @@
-//! Reports as pages: one file with its text and its charts, which opens without a network. Charts
-//! are drawn by the module that draws those of the dashboard.
+//! Reports as pages: one file with text and charts, which opens without a network. The dashboard's
+//! module draws the charts.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ pub struct Page {
     pub charts: Vec<Chart>,
 }
 
-/// Rates over time, one line for each of those that are compared.
+/// Rates over time, one line for each compared series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// Title of the chart.
     pub title: String,
-    /// Span of which each value is the mean. The first span begins at the start of the measurement.
+    /// Interval of each mean value. The first one begins at the start of the measurement.
     pub step: Duration,
     /// The series to compare. Up to eight differ by colour and by dashes.
     pub series: Vec<Series>,
@@ -35,12 +35,12 @@ pub struct Chart {
 pub struct Series {
     /// Name of the series.
     pub name: String,
-    /// Rates in bit/s, one for each step, up to the last one known.
+    /// Rates in bit/s, one for each step, up to the last known one.
     pub rates: Vec<f64>,
 }
 
 impl Page {
-    /// The page as HTML.
+    /// Returns the page as HTML.
     pub fn render(&self) -> String {
         let title = escaped(&self.title);
         let place = |chart: &Chart| {
@@ -49,13 +49,13 @@ impl Page {
         };
         let places: String = self.charts.iter().map(place).collect();
         let data: Vec<_> = self.charts.iter().map(Drawn::of).collect();
-        // Nothing in it may end the element that it stands in.
+        // The data must not end the element that contains it.
         let data = serde_json::to_string(&data).unwrap_or_default();
         let data = data.replace('<', "\\u003c");
         let text = escaped(&self.text);
         let script = format!("\n{CHART}\n{DRAW}");
         let hash = STANDARD.encode(digest(&SHA256, script.as_bytes()));
-        // The page runs its own script and loads nothing.
+        // The page runs its own script and loads nothing else.
         let policy =
             format!("default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'");
         format!(
@@ -72,7 +72,7 @@ impl Page {
     }
 }
 
-/// A chart as the module takes it.
+/// A chart in the form that the module expects.
 #[derive(Serialize)]
 struct Drawn<'a> {
     title: &'a str,
@@ -109,7 +109,7 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// Returns text that stands for itself in HTML, and in SVG.
+/// Escapes text for HTML and SVG.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

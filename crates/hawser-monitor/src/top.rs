@@ -1,7 +1,7 @@
-//! `hawser top`: a daemon on a terminal, to look at and to steer.
+//! `hawser top`: shows and controls a daemon on a terminal.
 //!
-//! `State` is all of it but the terminal and the socket: it takes keys and answers, and gives
-//! requests and a picture. [`run()`] moves those to and fro.
+//! `State` is the program without terminal and socket: it takes keys and answers, and produces
+//! requests and a picture. [`run()`] connects it to both.
 
 mod asking;
 mod cursor;

@@ -1,8 +1,8 @@
 //! The control API and the dashboard over HTTP, for browsers on the same machine.
 //!
-//! [`Server`] listens on loopback only. Its users show a [`Token`] or a pass made from it. It does
-//! nothing while no client is connected. [`Limits`] bound everything: clients that are slow, silent
-//! or many take places from other clients, never from the daemon.
+//! [`Server`] listens on loopback only. Its users present a [`Token`] or a pass made from it. It is
+//! idle while no client is connected. [`Limits`] bound everything: slow, silent or numerous clients
+//! take places from other clients, never from the daemon.
 
 mod assets;
 mod daemon;
@@ -35,7 +35,7 @@ use guests::Guests;
 use head::OwnNames;
 use site::Site;
 
-/// An HTTP server that is bound to its address and takes connections once it [runs](Self::run).
+/// An HTTP server that is bound to its address and accepts connections once it [runs](Self::run).
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -46,12 +46,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`, of which port 0 lets the system choose. To be called within a runtime.
-    /// A token that is replaced holds at once, and ends the feeds of those who have shown the one
-    /// before.
+    /// Listens at `address`, where port 0 lets the system choose. Call this within a runtime. A
+    /// replaced token is valid at once, and ends the feeds of clients that presented the previous
+    /// one.
     ///
-    /// Fails when other machines could reach the address, it can't be had, or there is no
-    /// randomness.
+    /// Fails if other machines could reach the address, if it is unavailable, or if the system has
+    /// no randomness.
     pub fn bind(
         address: SocketAddr,
         token: watch::Receiver<Token>,
@@ -60,8 +60,8 @@ impl Server {
         Self::with(None, address, token, daemon)
     }
 
-    /// As [`Self::bind`], with a socket that listens there already, where there is one. It may not
-    /// block.
+    /// Does the same as [`Self::bind`], with an existing listening socket if there is one. It must
+    /// be non-blocking.
     ///
     /// # Errors
     /// As [`Self::bind`].
@@ -88,7 +88,7 @@ impl Server {
                 TcpSocket::new_v6()?
             };
             socket.set_reuseaddr(true)?;
-            // Connections inherit it. What a reader does not take waits here, in the kernel.
+            // Connections inherit it. Data that a reader does not take waits here, in the kernel.
             socket.set_send_buffer_size(SEND_BUFFER)?;
             socket.bind(address)?;
             let listener = socket.listen(BACKLOG)?;
@@ -106,7 +106,7 @@ impl Server {
         })
     }
 
-    /// With other limits than the default ones.
+    /// Replaces the default limits.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -138,7 +138,7 @@ impl Server {
                 accepted = self.listener.accept(), if guests.has_room() => match accepted {
                     Ok((stream, _)) => guests.admit(stream),
                     Err(error) => {
-                        tracing::warn!(%error, "can't accept connections of browsers");
+                        tracing::warn!(%error, "accepting a browser connection failed");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -161,23 +161,23 @@ pub enum BindError {
         address.port(), address.port(), address.port()
     )]
     Exposed {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// The system refuses.
     #[error("can't serve the dashboard at {address}: {source}")]
     Io {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system gives no random numbers.
+    /// The system has no random numbers.
     #[error("the system gives no random numbers to tell one run of the dashboard from another")]
     NoRandomness,
 }
 
-/// Most bytes that wait in the kernel for one reader; Linux doubles the figure.
+/// Limit of bytes that wait in the kernel for one reader; Linux doubles the value.
 const SEND_BUFFER: u32 = 128 * 1024;
 /// Bytes.
 const RUN: usize = 32;

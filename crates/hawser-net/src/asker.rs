@@ -1,7 +1,7 @@
-//! Which process on this machine has made a connection.
+//! Finds the process on this machine that made a connection.
 //!
 //! Asks the kernel for the socket (sock_diag(7)), then looks for it among the open files of
-//! processes. Without privilege that finds the processes of the same user only.
+//! processes. Without privilege this finds only processes of the same user.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -17,33 +17,33 @@ use crate::sys::effective_user;
 /// Facts about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its name, as the kernel keeps it: 15 bytes at most.
+    /// Name of the process, as the kernel keeps it: 15 bytes at most.
     pub program: String,
-    /// The path of its executable, where that may be read.
+    /// Path of the executable, where this process may read it.
     pub executable: Option<String>,
-    /// The user that it made the connection as.
+    /// User that owns the connection.
     pub user: u32,
-    /// The path of its control group, from the root of the second hierarchy.
+    /// Path of the control group, from the root of the second hierarchy.
     pub cgroup: Option<String>,
 }
 
-/// Finds processes by their connections. Every call waits for the kernel, and some for a look
-/// through all of `/proc`: not for threads that others wait for.
+/// Finds processes by their connections. Every call waits for the kernel, and some scan all of
+/// `/proc`: do not call it on threads that others wait for.
 #[derive(Debug)]
 pub struct Askers {
     diagnosis: Socket,
-    /// Processes that were found lately, the latest first: they tend to ask again.
+    /// Processes that were found lately, the latest first: they tend to connect again.
     recent: VecDeque<u32>,
-    /// The sockets of one of these.
+    /// Sockets of one of the `recent` processes.
     sockets: Option<Sockets>,
-    /// Other users of whom nothing could be found, and when that was.
+    /// Other users whose processes could not be searched, each with the time of the attempt.
     hidden: BTreeMap<u32, Instant>,
-    /// The user that this is.
+    /// User of this process.
     own: u32,
 }
 
 impl Askers {
-    /// A finder for this network namespace.
+    /// Opens a finder for this network namespace.
     pub fn open() -> io::Result<Self> {
         let protocol = Protocol::from(libc::NETLINK_SOCK_DIAG);
         let diagnosis = Socket::new(Domain::from(libc::AF_NETLINK), Type::DGRAM, Some(protocol))?;
@@ -57,8 +57,8 @@ impl Askers {
         })
     }
 
-    /// Who has made the TCP connection from `local` to `remote`, both on this machine; of those who
-    /// share the socket any. `None` when that can't be found out.
+    /// Returns the process that made the TCP connection from `local` to `remote`, both on this
+    /// machine; if several share the socket, any of them. `None` when it cannot be found.
     pub fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<Process> {
         let (user, inode) = self.owner(local, remote)?;
         let process = match self.look_again(inode) {
@@ -71,8 +71,8 @@ impl Askers {
         describe(process, user)
     }
 
-    /// Looks among processes that were found lately. Of one with many sockets many tend to be asked
-    /// for at once, when a client of the daemon wants to see what it has open.
+    /// Looks among processes that were found lately. When a client of the daemon lists its open
+    /// connections, one process with many sockets tends to be asked for many times at once.
     fn look_again(&mut self, inode: u32) -> Option<u32> {
         let fresh = self
             .sockets
@@ -88,7 +88,7 @@ impl Askers {
         Some(process)
     }
 
-    /// The user and the inode of a socket.
+    /// Returns the user and the inode of a socket.
     fn owner(&self, local: SocketAddr, remote: SocketAddr) -> Option<(u32, u32)> {
         let request = request(local, remote)?;
         self.diagnosis.send(&request).ok()?;
@@ -99,10 +99,10 @@ impl Askers {
             let bytes = answer.get(at..at + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
         };
-        // Of two bytes, the upper is zero for either that may come.
+        // The type is two bytes, and the upper byte of either possible type is zero.
         let kind = number(KIND_AT)? & 0xffff;
         let (user, inode) = (number(USER_AT)?, number(INODE_AT)?);
-        // One that its process has closed belongs to no process any more.
+        // A socket that its process has closed belongs to no process any more.
         (kind == SOCK_DIAG_BY_FAMILY && inode != 0).then_some((user, inode))
     }
 
@@ -115,8 +115,8 @@ impl Askers {
         let processes = fs::read_dir("/proc").ok()?.flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let found = numbers.into_iter().find(|process| holds(*process, socket));
-        // Of its own programs, and by privilege of all, it sees nearly every one: that one of them
-        // can't be found says nothing of the others.
+        // This process can search almost all processes of its own user, and all when privileged:
+        // that one socket is not found says nothing about the others.
         let is_foreign = self.own != ROOT && user != self.own;
         if found.is_none() && is_foreign && self.hidden.len() < MAX_HIDDEN {
             self.hidden.insert(user, now);
@@ -149,7 +149,7 @@ impl Sockets {
     }
 }
 
-/// The question for one socket: `nlmsghdr` and `inet_diag_req_v2`.
+/// Builds the request for one socket: `nlmsghdr` and `inet_diag_req_v2`.
 fn request(local: SocketAddr, remote: SocketAddr) -> Option<Vec<u8>> {
     let (from, to) = (local.ip().to_canonical(), remote.ip().to_canonical());
     let family = match (from, to) {
@@ -161,16 +161,16 @@ fn request(local: SocketAddr, remote: SocketAddr) -> Option<Vec<u8>> {
     bytes.extend_from_slice(&(REQUEST as u32).to_ne_bytes());
     bytes.extend_from_slice(&(SOCK_DIAG_BY_FAMILY as u16).to_ne_bytes());
     bytes.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    // Its number, and whose it is: the kernel fills the latter in.
+    // Sequence number and port id: the kernel fills in the latter.
     bytes.extend_from_slice(&[0; 8]);
     bytes.extend_from_slice(&[family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
-    // In whatever state.
+    // In any state.
     bytes.extend_from_slice(&u32::MAX.to_ne_bytes());
     bytes.extend_from_slice(&local.port().to_be_bytes());
     bytes.extend_from_slice(&remote.port().to_be_bytes());
     bytes.extend_from_slice(&octets(from));
     bytes.extend_from_slice(&octets(to));
-    // By any interface, whatever its cookie.
+    // On any interface, with any cookie.
     bytes.extend_from_slice(&0_u32.to_ne_bytes());
     bytes.extend_from_slice(&u64::MAX.to_ne_bytes());
     Some(bytes)
@@ -193,7 +193,7 @@ fn holds(process: u32, socket: &str) -> bool {
     open_files(process).any(|file| file == socket)
 }
 
-/// The files that a process has open, as far as that may be known.
+/// Returns the open files of a process, as far as this process may read them.
 fn open_files(process: u32) -> impl Iterator<Item = OsString> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter();
     let files = files.flatten().flatten().take(MAX_FILES);
@@ -221,22 +221,22 @@ fn second_hierarchy(line: &str) -> Option<&str> {
 
 const SOCK_DIAG_BY_FAMILY: u32 = 20;
 const REQUEST: usize = 72;
-/// In `nlmsghdr`.
+/// Offset of the type in `nlmsghdr`.
 const KIND_AT: usize = 4;
-/// In `inet_diag_msg` behind that.
+/// Offset in `inet_diag_msg`, which follows the header.
 const USER_AT: usize = 80;
 const INODE_AT: usize = 84;
 const MAX_ANSWER: usize = 8192;
 /// The kernel answers at once or never.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// For so long a process's sockets are taken to be its own still.
+/// Time for which a process's list of sockets counts as current.
 const FRESH_FOR: Duration = Duration::from_millis(100);
-/// Programs that make connections at the same time.
+/// Processes that make connections at the same time.
 const MAX_RECENT: usize = 16;
-/// A process with more open files than that is not looked through to its end.
+/// Most open files of a process that are searched.
 const MAX_FILES: usize = 65_536;
 const ROOT: u32 = 0;
-/// A look through all processes takes tens of milliseconds, and may find nothing.
+/// Time to skip a hidden user: a scan of all processes takes tens of milliseconds.
 const HIDDEN_FOR: Duration = Duration::from_secs(1);
 const MAX_HIDDEN: usize = 64;
 
@@ -281,7 +281,7 @@ mod tests {
             )
         };
         let many: Vec<_> = (0..50).map(|_| connect()).collect();
-        // One that is opened when its process was looked through already.
+        // This connection is opened after its process was searched.
         askers.find(many[0].1.1, address).unwrap();
         askers.find(many[1].1.1, address).unwrap();
         let later = connect();
@@ -297,7 +297,7 @@ mod tests {
         let nowhere = "127.0.0.1:1".parse().unwrap();
         assert_eq!(askers.find("127.0.0.1:9".parse().unwrap(), nowhere), None);
         assert_eq!(askers.find("[::1]:9".parse().unwrap(), nowhere), None);
-        // Of whom nothing can be seen is not looked for again for a while; of others one is gone.
+        // Only another user's processes can be hidden; elsewhere the socket is just gone.
         for (own, hidden) in [(1000, vec![7]), (7, vec![]), (ROOT, vec![])] {
             askers.own = own;
             askers.hidden.clear();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_closed_hides_nobody() {
+    fn a_connection_that_was_closed_hides_no_user() {
         let mut askers = Askers::open().unwrap();
         askers.own = 1000;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -3,11 +3,11 @@
 //! Packets travel as they are, so that other stacks understand them (RFC 6951), or each sealed as a
 //! datagram with the keys of a session.
 //!
-//! The way of a datagram that comes: `receiver` reads a socket, `keyed_endpoints` finds the
-//! endpoint of its key, `keyed_endpoint` opens it and hands the packet to the association, and
-//! `handle` wakes the reader of its messages; `arrivals` hands on packets of a tunnel. The way of
-//! one that leaves: `handle` changes an association, `keyed_endpoint` gathers its packets, and
-//! `socket` seals and sends them in trains.
+//! Path of a received datagram: `receiver` reads a socket, `keyed_endpoints` finds the endpoint of
+//! its key, `keyed_endpoint` opens it and hands the packet to the association, and `handle` wakes
+//! the reader of its messages; `arrivals` hands on packets of a tunnel. Path of a sent datagram:
+//! `handle` changes an association, `keyed_endpoint` gathers its packets, and `socket` seals and
+//! sends them in trains.
 //!
 //! Locks, in the order in which they are taken: the places; the table of endpoints, for a look-up
 //! alone; one endpoint, with its associations; and, under that, the outbox of a socket or the
@@ -56,17 +56,17 @@ pub struct AssociationEndpoint {
     places: Arc<Mutex<Places>>,
 }
 
-/// Why there is no association under a seal.
+/// Reason why a sealed association could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealedError {
     /// The system gives no random numbers.
     #[error("can't make keys for cookies: {0}")]
     Random(#[from] io::Error),
-    /// The number of the datagram channel was used before, or another's keys have the same name.
+    /// The datagram channel's number was used before, or its key id is taken.
     #[error("the datagram channel's keys are in use")]
     KeyInUse,
-    /// It can't begin.
+    /// The association can't begin.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
@@ -95,9 +95,9 @@ impl AssociationEndpoint {
         Self::bind_after(None, locals, port)
     }
 
-    /// As [`Self::bind_sealed`], beside the sockets of a process whose place this one takes, where
-    /// there is one. From now on what comes to them comes here, and what no key opens goes on
-    /// there.
+    /// As [`Self::bind_sealed`], beside the sockets of the predecessor process, if there is one.
+    /// This end receives their datagrams from now on, and passes those without a known key to the
+    /// predecessor.
     ///
     /// # Errors
     /// As [`Self::bind`].
@@ -118,27 +118,27 @@ impl AssociationEndpoint {
         }
     }
 
-    /// The UDP port of all its sockets.
+    /// The UDP port of all sockets.
     ///
     /// # Errors
-    /// When there has been none yet.
+    /// When no socket has been bound yet.
     pub fn port(&self) -> io::Result<u16> {
         let port = self.places().port();
         port.ok_or(io::ErrorKind::NotConnected.into())
     }
 
-    /// Packets leave from these places from now on: sockets are bound for those that are new, and
-    /// associations that stand are told, as their peers are. A place of link 0 is bound to no link.
-    /// Returns the places that can't be used, and why; others are not affected. Must be called
-    /// within a tokio runtime.
+    /// Sends packets from these places from now on. Binds sockets for new places, and tells the
+    /// established associations, which tell their peers. A place of link 0 is bound to no link.
+    /// Returns the places that can't be used, each with its error; the others are not affected.
+    /// Must be called within a tokio runtime.
     pub fn set_locals(&self, locals: &[Local]) -> Vec<(Local, io::Error)> {
         self.places().set(locals)
     }
 
-    /// Packets may come in at these places as well: by a link that is not the one of their address.
-    /// Each becomes a place when a packet has come there that names the key of an association, up
-    /// to four of them. They need a port that was given with [`Self::bind_sealed`]. Must be called
-    /// within a tokio runtime.
+    /// Allows packets to arrive at these places as well: by a link that does not own the address. A
+    /// detour becomes a place when a packet there names the key of an association; at most four do.
+    /// Detours need a port that was given with [`Self::bind_sealed`]. Must be called within a tokio
+    /// runtime.
     pub fn allow_detours(&self, detours: &[Local]) {
         self.places().allow_detours(&self.places, detours);
     }
@@ -147,8 +147,8 @@ impl AssociationEndpoint {
     /// ports).
     ///
     /// # Errors
-    /// When none of them can be reached from here, there is an association with it already, or
-    /// everything is sealed here.
+    /// When no address can be reached from here, an association with the host exists already, or
+    /// this end has sealed associations only.
     pub fn connect(
         &self,
         config: AssociationConfig,
@@ -177,8 +177,8 @@ impl AssociationEndpoint {
         Ok(self.handle(Arc::clone(endpoint), id, changed))
     }
 
-    /// Expects that the peer begins an association under this seal. Call it before the peer is
-    /// told.
+    /// Expects that the peer begins an association under this seal. Call this before telling the
+    /// peer.
     ///
     /// # Errors
     /// See [`SealedError`].
@@ -187,34 +187,34 @@ impl AssociationEndpoint {
     }
 
     /// Forgets keys that no association needs any more, without waiting for the peer's stragglers.
-    /// Those of associations that stand or are waited for are left alone; returns these.
+    /// Keeps and returns the keys of associations that are established or expected.
     pub fn forget_ended(&self, keys: &[KeyId]) -> Vec<KeyId> {
         self.endpoints.forget_ended(keys)
     }
 
-    /// The session of these keys is over: they are forgotten as soon as no association needs them.
+    /// Marks the session of these keys as over: forgets each key once no association needs it.
     pub fn disown(&self, keys: &[KeyId]) {
         self.endpoints.disown(keys);
     }
 
-    /// Takes datagrams that came to the sockets of another process, at a place that this end has,
-    /// too.
+    /// Handles datagrams that arrived at the sockets of another process, at a place that this end
+    /// has too.
     pub fn handle_datagrams(&self, local: Local, mut datagrams: Vec<(SocketAddr, BytesMut)>) {
         self.endpoints.handle_datagrams(local, &mut datagrams);
     }
 
-    /// Sends a datagram that is not sealed from every place that may lead there. It may be lost.
+    /// Sends an unsealed datagram, which may be lost, from every place that may lead to `remote`.
     pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
         self.places().send_unsealed(remote, bytes);
     }
 
-    /// Waits for datagrams that consist of this token. `None` if it is waited for already, or if
-    /// there are too many.
+    /// Waits for datagrams that consist of this token. Returns `None` if the token is waited for
+    /// already, or if too many tokens are.
     pub fn wait_for_token(&self, token: Token) -> Option<Sightings> {
         self.endpoints.tokens().wait(token)
     }
 
-    /// The memory that all associations take, about, and the keys of the one that takes the most.
+    /// The approximate memory of all associations, and the key of the largest one.
     pub fn held(&self) -> (ByteCount, Option<KeyId>) {
         self.endpoints.held()
     }
@@ -232,7 +232,7 @@ impl AssociationEndpoint {
         }
     }
 
-    /// The next association without a seal that another host began.
+    /// Returns the next unsealed association that another host began.
     pub async fn accept(&self) -> AssociationHandle {
         let Some(plain) = self.endpoints.get(None) else {
             return std::future::pending().await;
@@ -256,8 +256,8 @@ impl AssociationEndpoint {
         }
     }
 
-    /// Adds an endpoint, unless its name is taken. Places do not change meanwhile, so that it knows
-    /// all of them and hears of every change.
+    /// Adds an endpoint, unless its key id is taken. Holds the lock of the places meanwhile, so
+    /// that the endpoint knows all of them and hears of every change.
     fn insert(&self, endpoint: &Arc<KeyedEndpoint>) -> bool {
         let places = self.places();
         places.tell(endpoint);

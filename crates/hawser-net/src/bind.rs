@@ -1,8 +1,8 @@
-//! Sockets that use one link, and the few options of them that matter here.
+//! Sockets bound to one link, and the few socket options that matter here.
 //!
-//! A connection is bound to its link twice: to the interface, so that it can leave by no other
-//! one, and to one of the interface's addresses, so that rules that choose a routing table by
-//! source address apply too. An unprivileged process may do that from Linux 5.7 on.
+//! A connection is bound to its link twice: to the interface, so that it can leave by no other, and
+//! to one of the interface's addresses, so that rules that choose a routing table by source address
+//! apply too. An unprivileged process may bind to an interface from Linux 5.7 on.
 
 mod before_connect;
 mod datagram;
@@ -34,22 +34,22 @@ pub use mark::{OWN_MARK, mark, mark_sockets, own_mark};
 /// Options of a TCP socket, set before it carries anything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SocketOptions {
-    /// Name of the congestion control; none leaves the system's default.
+    /// Name of the congestion control; `None` leaves the system's default.
     pub congestion: Option<String>,
-    /// Bytes that may wait in the kernel unsent before the socket stops being writable; none
-    /// leaves it without a limit of its own.
+    /// Bytes that may wait in the kernel unsent before the socket stops being writable; `None` sets
+    /// no limit.
     pub not_sent_low_water: Option<ByteCount>,
-    /// Small writes go out at once instead of waiting for more.
+    /// Whether small writes are sent at once instead of waiting for more.
     pub no_delay: bool,
-    /// The far end is offered Multipath TCP, where this system has it; towards one that does
-    /// not take it the connection is an ordinary one (RFC 8684 §3.7).
+    /// Whether to offer the far end Multipath TCP, where this system has it; if the far end does
+    /// not support it, the connection is plain TCP (RFC 8684 §3.7).
     pub mptcp: bool,
-    /// Maximum segment size to announce and to send (`TCP_MAXSEG`); none for what the interface
-    /// allows. Only before the connection.
+    /// Maximum segment size to announce and to send (`TCP_MAXSEG`); `None` for what the interface
+    /// allows. Takes effect only before the connection.
     pub max_segment: Option<u16>,
     /// Time that a connection attempt may take.
     pub connect_timeout: Duration,
-    /// Whose data the connection carries.
+    /// Owner of the data that the connection carries.
     pub carries: Carries,
 }
 
@@ -71,7 +71,7 @@ impl SocketOptions {
                 .set_tcp_mss(bytes.into())
                 .map_err(|e| ConnectError::system("limit the segment size", e))?;
         }
-        // A peer that vanished while nothing was said is noticed within a minute.
+        // Detects within a minute that the peer of an idle connection has vanished.
         let alive = TcpKeepalive::new()
             .with_time(KEEPALIVE_AFTER)
             .with_interval(KEEPALIVE_EVERY)
@@ -99,9 +99,9 @@ impl Default for SocketOptions {
     }
 }
 
-/// Opens a TCP connection to `remote` by `link`, or as the system's routes have it.
+/// Opens a TCP connection to `remote` by `link`, or by the system's routes.
 ///
-/// Dropping the future gives the attempt up.
+/// Dropping the future cancels the attempt.
 pub async fn connect_on_link(
     link: Option<&Link>,
     remote: SocketAddr,
@@ -127,10 +127,10 @@ pub async fn connect_on_link(
     }
 }
 
-/// Where an accepted connection was meant to go, if a rule of address translation has led it here.
+/// Returns the original destination of an accepted connection that address translation led here.
 pub fn original_destination(stream: &TcpStream) -> Option<SocketAddr> {
     let socket = SockRef::from(stream);
-    // A listener for both families has connections of IPv4, too.
+    // A listener for both families also accepts IPv4 connections.
     let is_v4 = stream.local_addr().ok()?.ip().to_canonical().is_ipv4();
     let meant = if is_v4 {
         socket.original_dst_v4()
@@ -156,13 +156,13 @@ async fn silence(link: Option<&Link>, remote: SocketAddr, after: Duration) -> Co
     }
 }
 
-/// Listens on `address`; `[::]` takes IPv4 connections too. Port 0 lets the system choose: a port
-/// that is free for UDP, too, since associations go to the one of the same number.
+/// Listens on `address`; `[::]` takes IPv4 connections too. Port 0 lets the system choose a port
+/// that is free for UDP, too, since associations use the UDP port of the same number.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     if let Some(inherited) = takeover::take_tcp(address) {
         return Ok(inherited);
     }
-    // They stay open, so that the system gives another port each time.
+    // The rejected listeners stay open, so that the system gives another port each time.
     let mut taken = Vec::new();
     loop {
         let listener = open_listener(address, |_| Ok(()))?;
@@ -176,14 +176,14 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Lets [`listen_on_link`] listen on the port of `listener` too.
 ///
-/// Only afterwards, since a program that asked for that before listening would not notice that
-/// another process of the same user has the port.
+/// Call it only after listening: a program that shares the port before listening would not notice
+/// that another process of the same user has the port.
 pub(crate) fn share_port(listener: &TcpListener) -> io::Result<()> {
     SockRef::from(listener).set_reuse_port(true)
 }
 
-/// Listens on `address` for connections that come by one link, and answers them by that link. It
-/// comes before a socket that listens on the same port for all links.
+/// Listens on `address` for connections that arrive by one link, and answers them by that link. It
+/// takes precedence over a socket that listens on the same port for all links.
 pub(crate) fn listen_on_link(address: SocketAddr, link: LinkIndex) -> io::Result<TcpListener> {
     if let Some(inherited) = takeover::take_on_link(address, link) {
         return Ok(inherited);
@@ -194,8 +194,8 @@ pub(crate) fn listen_on_link(address: SocketAddr, link: LinkIndex) -> io::Result
     })
 }
 
-/// Leaves connections that say nothing to the kernel for about `wait` (`TCP_DEFER_ACCEPT`), for a
-/// port where the client speaks first. Afterwards they are accepted all the same.
+/// Keeps silent connections in the kernel for about `wait` (`TCP_DEFER_ACCEPT`), for a port where
+/// the client speaks first. After that time they are accepted all the same.
 pub(crate) fn defer_accept(listener: &TcpListener, wait: Duration) -> io::Result<()> {
     let seconds = libc::c_int::try_from(wait.as_secs()).unwrap_or(libc::c_int::MAX);
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
@@ -212,7 +212,7 @@ fn open_listener(
     {
         socket.set_only_v6(false)?;
     }
-    // Else a restart would have to wait for the connections of the run before.
+    // Otherwise a restart would have to wait for the connections of the previous run.
     socket.set_reuse_address(true)?;
     prepare(&socket)?;
     socket.bind(&address.into())?;
@@ -220,7 +220,7 @@ fn open_listener(
     TcpListener::from_std(socket.into())
 }
 
-/// Fails unless a socket is a connection of TCP.
+/// Fails unless a socket is a TCP connection.
 pub(crate) fn check_tcp(socket: BorrowedFd<'_>) -> io::Result<()> {
     match SockRef::from(&socket).protocol()? {
         Some(Protocol::TCP) => Ok(()),
@@ -235,18 +235,18 @@ pub fn set_congestion(socket: &impl AsFd, name: &str) -> Result<(), ConnectError
         .map_err(|e| congestion_error(name, e))
 }
 
-/// Bounds what may wait in the kernel unsent before the socket stops being writable
-/// (`TCP_NOTSENT_LOWAT`). What is beyond 4 GiB counts as no limit.
+/// Bounds the bytes that may wait in the kernel unsent before the socket stops being writable
+/// (`TCP_NOTSENT_LOWAT`). More than 4 GiB counts as no limit.
 pub fn set_not_sent_low_water(socket: &impl AsFd, bytes: ByteCount) -> io::Result<()> {
     set_low_water(&SockRef::from(socket), bytes)
 }
 
-/// The congestion controls that the kernel has loaded.
+/// Returns the congestion controls that the kernel has loaded.
 pub fn available_congestion() -> io::Result<Vec<String>> {
     words("/proc/sys/net/ipv4/tcp_available_congestion_control")
 }
 
-/// The congestion controls that a process without privilege may choose.
+/// Returns the congestion controls that a process without privilege may choose.
 pub fn allowed_congestion() -> io::Result<Vec<String>> {
     words("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 }
@@ -256,13 +256,13 @@ fn congestion_error(name: &str, error: io::Error) -> ConnectError {
     ConnectError::congestion(name, &allowed, error)
 }
 
-/// The congestion control that suits striping best among those this process may use: bbr, since a
-/// loss on a radio link is not congestion; `None` for the system's default.
+/// Returns the congestion control that suits striping best among those this process may use: bbr,
+/// since a loss on a radio link is not congestion; `None` for the system's default.
 pub fn best_congestion() -> Option<String> {
     is_permitted(BBR).then(|| BBR.to_owned())
 }
 
-/// True if this process may use a congestion control.
+/// Returns whether this process may use a congestion control.
 pub(crate) fn is_permitted(name: &str) -> bool {
     let socket = open_socket(SocketAddr::from(([127, 0, 0, 1], 0)));
     socket.is_ok_and(|socket| {
@@ -272,7 +272,7 @@ pub(crate) fn is_permitted(name: &str) -> bool {
     })
 }
 
-/// The congestion control that does not take loss for congestion.
+/// A congestion control that does not treat loss as congestion.
 pub(crate) const BBR: &str = "bbr";
 
 fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), ConnectError> {
@@ -281,8 +281,8 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
     let Some(source) = source_for(link, remote.ip())? else {
         return Ok(());
     };
-    // Lets the port be chosen when the remote address is known, so that connections to different
-    // places can share one. A kernel that refuses gives every connection a port of its own.
+    // Delays the choice of the port until the remote address is known, so that connections to
+    // different destinations can share one. On refusal every connection has its own port.
     let no_port = sys::set_int_option(
         socket.as_fd(),
         libc::IPPROTO_IP,
@@ -290,14 +290,14 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
         1,
     );
     if let Err(error) = no_port {
-        tracing::debug!(%error, "the port is chosen before the connection");
+        tracing::debug!(%error, "kernel chooses the port before it knows the destination");
     }
     socket
         .bind(&SocketAddr::new(source, 0).into())
         .map_err(|e| ConnectError::from_bind_to_address(link, source, e))
 }
 
-/// By index, not by name: a link may be renamed, and another one may get its name.
+/// Binds by index, not by name: a link may be renamed, and another one may get its name.
 pub(crate) fn bind_to_interface(socket: &Socket, link: LinkIndex) -> io::Result<()> {
     let index = libc::c_int::try_from(link.value())
         .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
@@ -309,12 +309,12 @@ pub(crate) fn bind_to_interface(socket: &Socket, link: LinkIndex) -> io::Result<
     )
 }
 
-/// The link's address to connect to `remote` from; none where the kernel chooses better.
+/// Returns the link's address to connect to `remote` from; `None` where the kernel chooses better.
 fn source_for(link: &Link, remote: IpAddr) -> Result<Option<IpAddr>, ConnectError> {
     if let IpAddr::V6(remote) = remote
         && remote.is_unicast_link_local()
     {
-        // The source is then link-local as well, which Link does not list.
+        // The source is then link-local as well, and `Link` does not list such addresses.
         return Ok(None);
     }
     link.source_address(remote)
@@ -364,7 +364,7 @@ fn words(path: &str) -> io::Result<Vec<String>> {
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const BACKLOG: i32 = 1024;
-/// Ports that are looked at before one is taken whose UDP port another program has.
+/// Ports to try before accepting one whose UDP port another program has.
 const MOST_PORTS: usize = 16;
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
-//! Services of this machine that are asked over the system's message bus (D-Bus).
+//! Services of this machine that are called over the system's message bus (D-Bus).
 //!
-//! Only a service that runs is asked: no question starts one. Each answer has to be small and, but
-//! for those that a task of its own waits for, to come soon, so that a service that hangs or lies
+//! Only a running service is called: no call starts one. Each answer has to be small and to arrive
+//! soon, except for answers that a task of its own waits for, so that a service that hangs or lies
 //! costs neither time nor memory.
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,45 +26,45 @@ pub(crate) type Properties = HashMap<String, OwnedValue>;
 /// The properties of an object, by its interfaces.
 pub(crate) type Interfaces = HashMap<String, Properties>;
 
-/// Why a service could not be asked.
+/// Why a call of a service failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BusError {
-    /// There is no bus, or no connection with it any more.
+    /// There is no bus, or the connection to it is lost.
     #[error("{0}")]
     Bus(#[from] zbus::Error),
-    /// The service or the bus lets this user not do that: polkit's rules, or the bus's policy.
+    /// The service or the bus forbids this user the call: polkit's rules, or the bus's policy.
     #[error("this user may not call {method}: {message}")]
     NotAllowed {
-        /// What was asked.
+        /// The method called.
         method: &'static str,
-        /// What is said of it.
+        /// The text of the error.
         message: String,
     },
     /// The service has answered with another error.
     #[error("{method} has failed: {message}")]
     Failed {
-        /// What was asked.
+        /// The method called.
         method: &'static str,
-        /// What is said of it.
+        /// The text of the error.
         message: String,
     },
     /// The answer has values of other types.
     #[error("an answer to {method} that cannot be read")]
     Malformed {
-        /// What was asked.
+        /// The method called.
         method: &'static str,
     },
     /// No answer in time.
     #[error("no answer within {after:?}")]
     TimedOut {
-        /// How long it was waited for.
+        /// Time waited.
         after: Duration,
     },
-    /// An answer that is too large to be honest.
+    /// An answer that is too large to be genuine.
     #[error("an answer of {bytes} bytes to {method}; at most {MAX_ANSWER} are read")]
     TooLarge {
-        /// What was asked.
+        /// The method called.
         method: &'static str,
         /// The size of the answer.
         bytes: usize,
@@ -75,7 +75,7 @@ pub enum BusError {
 }
 
 impl BusError {
-    /// True if only this question was in vain: others may well be answered.
+    /// Returns whether only this call failed: others may well succeed.
     pub fn is_of_one_question(&self) -> bool {
         matches!(
             self,
@@ -84,7 +84,7 @@ impl BusError {
     }
 }
 
-/// A service that runs, at its present owner.
+/// A running service, addressed by its present owner.
 #[derive(Clone)]
 pub(crate) struct Service {
     connection: Connection,
@@ -137,7 +137,7 @@ impl Service {
         self.call(path, properties, "GetAll", &(interface,)).await
     }
 
-    /// Calls a method, and returns its answer, which has to come soon.
+    /// Calls a method, and returns its answer, which has to arrive soon.
     pub(crate) async fn call<T>(
         &self,
         path: &str,
@@ -151,8 +151,8 @@ impl Service {
         soon(self.call_patiently(path, interface, method, arguments)).await
     }
 
-    /// As [`Self::call`], however late the answer comes. An error comes when the service ends
-    /// without one, or the bus does.
+    /// As [`Self::call`], but waits without a time limit. Fails when the service or the bus ends
+    /// without an answer.
     pub(crate) async fn call_patiently<T>(
         &self,
         path: &str,
@@ -176,18 +176,18 @@ impl Service {
             .map_err(|_| BusError::Malformed { method })
     }
 
-    /// Returns the bus's name for the service: another one if it is started anew.
+    /// Returns the service's unique name on the bus, which changes when the service restarts.
     pub(crate) fn owner(&self) -> &str {
         self.owner.as_str()
     }
 }
 
-/// A service as it comes, changes and goes.
+/// Watches a service start, change and stop.
 pub(crate) struct Following {
     name: &'static str,
     connection: Connection,
     changed: Arc<Notify>,
-    /// Takes notices off the connection, also while the service is asked: else they would hold up
+    /// Reads signals off the connection, also while a call waits: unread signals would delay
     /// answers. Ends with the bus.
     noticing: JoinSet<()>,
     was_told: bool,
@@ -199,7 +199,7 @@ impl Following {
         let connection = soon(async { Ok(Builder::system()?.build().await?) }).await?;
         let mut changes = Vec::new();
         for rule in rules(name)? {
-            // One notice is as good as many.
+            // One pending signal is as good as many.
             let followed = MessageStream::for_match_rule(rule, &connection, Some(1));
             changes.push(soon(async { Ok(followed.await?) }).await?);
         }
@@ -215,12 +215,12 @@ impl Following {
         })
     }
 
-    /// Returns the service, at once and then again and again, soon after it has said that something
-    /// is different; `None` while it does not run. Fails when there is no bus any more.
+    /// Returns the service, at once and then repeatedly, soon after it signals a change; `None`
+    /// while it does not run. Fails when the bus is gone.
     pub(crate) async fn next(&mut self) -> Result<Option<Service>, BusError> {
         if std::mem::replace(&mut self.was_told, true) {
             sleep(READ_AT_MOST_EVERY).await;
-            // However many notices there were, they are one.
+            // Any number of pending signals count as one.
             let _ = timeout(READ_EVERY, self.changed.notified()).await;
         }
         if self.noticing.try_join_next().is_some() {
@@ -238,12 +238,12 @@ async fn notice(changes: Vec<MessageStream>, changed: Arc<Notify>) {
     changed.notify_one();
 }
 
-/// Returns a property; `None` if there is none of that type.
+/// Returns a property; `None` if it is missing or of another type.
 pub(crate) fn property<T: TryFrom<OwnedValue>>(properties: &Properties, name: &str) -> Option<T> {
     T::try_from(properties.get(name)?.try_clone().ok()?).ok()
 }
 
-/// Tells apart what an error of a call means.
+/// Classifies the error of a call.
 fn refusal(method: &'static str, error: zbus::Error) -> BusError {
     let zbus::Error::MethodError(name, message, _) = error else {
         return error.into();
@@ -259,8 +259,8 @@ fn refusal(method: &'static str, error: zbus::Error) -> BusError {
     }
 }
 
-/// What is heard of a service: its own notices, and that it comes or goes. Whoever else sends such
-/// notices only has the service asked sooner.
+/// Builds the match rules for a service: its own signals, and changes of its owner. A forged signal
+/// only makes Hawser read the service sooner.
 fn rules(name: &'static str) -> Result<[MatchRule<'static>; 2], BusError> {
     let signals = || MatchRule::builder().msg_type(MessageType::Signal);
     let own = signals().sender(name)?.build();
@@ -276,14 +276,14 @@ async fn soon<T>(asked: impl Future<Output = Result<T, BusError>>) -> Result<T, 
     }
 }
 
-/// Longest time that an answer may take. Modems take a second for some.
+/// Longest time that an answer may take. Modems take a second for some calls.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most bytes of an answer. ModemManager tells some 5 kB of a modem, NetworkManager 1 kB of a
+/// Most bytes of an answer. ModemManager sends some 5 kB for a modem, NetworkManager 1 kB for a
 /// device.
 const MAX_ANSWER: usize = 1 << 20;
 /// Characters of an error's text that are kept.
 const MAX_MESSAGE: usize = 200;
-/// A service may say any number of things a second.
+/// Least time between two reads: a service may send any number of signals a second.
 const READ_AT_MOST_EVERY: Duration = Duration::from_millis(500);
-/// Notices tell of changes sooner; this is for what they leave out.
+/// Longest time between two reads: signals trigger one sooner, but do not cover every change.
 const READ_EVERY: Duration = Duration::from_secs(10);

@@ -50,11 +50,11 @@ use sessions::{end_in_order, has_answered};
 use shared::{Shared, State};
 pub use shared_port::SharedPort;
 
-/// A client of one gateway. It connects by itself, again when the session is lost, until it is
+/// A client of one gateway. It connects, and reconnects when the session is lost, until it is
 /// closed or dropped.
 ///
-/// A gateway that is about to be replaced asks its clients to begin another session. What is opened
-/// goes there as soon as it is admitted; streams that are open end in the session before.
+/// A gateway that is about to be replaced asks its clients to begin another session. New streams
+/// open there as soon as the client is admitted; open streams end in the earlier session.
 #[derive(Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -64,25 +64,25 @@ pub struct Client {
 /// A client at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientSnapshot {
-    /// The session, if one runs.
+    /// The running session, if any.
     pub session: Option<SessionSnapshot>,
-    /// Why there is none.
+    /// Why no session runs.
     pub problem: Option<String>,
     /// The links in use.
     pub links: Vec<LinkStatus>,
 }
 
-/// A stream could not be opened.
+/// Reason why a stream could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenStreamError {
     /// No session came about in time.
     #[error("the gateway can't be reached: {0}")]
     Unreachable(String),
-    /// The gateway answered, and does not let this client in.
+    /// The gateway answered, and does not admit this client.
     #[error("the gateway refuses this client's key: not enrolled, or revoked")]
     NotAdmitted,
-    /// The session refuses.
+    /// The session refuses the stream.
     #[error(transparent)]
     Refused(#[from] OpenError),
     /// The client was closed.
@@ -98,9 +98,9 @@ impl Client {
         Self::begin(config, links, (enrolling, false), None)
     }
 
-    /// As [`Client::start_enrolled`], with a session that begins on a connection that is there.
-    /// Further channels go to the addresses that are configured, and to where that one leads if
-    /// none of these answers within a moment.
+    /// As [`Client::start_enrolled`], with a session that begins on an existing connection. Further
+    /// channels go to the configured addresses, and to the connection's remote address if none of
+    /// the others answers within a moment.
     pub fn start_on(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
@@ -109,15 +109,15 @@ impl Client {
         Self::begin(config, links, (false, false), Some(first))
     }
 
-    /// As [`Client::start`], for one session: when that is over, once the gateway has answered in
-    /// it, the client is closed and begins no other.
+    /// As [`Client::start`], for one session: when a session ends in which the gateway has
+    /// answered, the client closes and begins no other.
     pub fn start_once(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
         Self::begin(config, links, (enrolling, true), None)
     }
 
-    /// As [`Client::start`] for a client that has enrolled before: the invite is only for when its
-    /// own key is refused, as it is after the client was revoked.
+    /// As [`Client::start`] for a client that has enrolled before: it uses the invite only when the
+    /// gateway refuses its own key, as after a revocation.
     pub fn start_enrolled(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         Self::begin(config, links, (false, false), None)
     }
@@ -136,13 +136,13 @@ impl Client {
         Self { shared, task }
     }
 
-    /// The sessions that live: the current one, and those before it that still serve streams.
+    /// The live sessions: the current one, and earlier ones that still serve streams.
     pub fn sessions(&self) -> Vec<SessionHandle> {
         let sessions = self.shared.sessions().into_iter();
         sessions.map(SessionHandle::new).collect()
     }
 
-    /// Opens a stream; its first chunk carries `metadata`. Waits for a session for a while.
+    /// Opens a stream; its first chunk carries `metadata`. Waits up to 10 seconds for a session.
     pub async fn open(&self, metadata: Bytes) -> Result<BondStream, OpenStreamError> {
         self.open_for(StreamGroup::OWN, metadata).await
     }
@@ -158,14 +158,14 @@ impl Client {
             let driver = self.ready(OPEN_TIMEOUT).await?;
             match driver.open_stream(group, metadata.clone()) {
                 Ok(id) => return Ok(BondStream::new(driver, id, Bytes::new())),
-                // Another session took its place this very moment.
+                // Another session has just replaced this one.
                 Err(_) if driver.is_superseded() => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// True if the gateway takes datagrams; `None` while that is not known.
+    /// True if the gateway takes datagrams; `None` while this is unknown.
     pub fn takes_datagrams(&self) -> Option<bool> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.with(|session, _| session.takes_datagrams()),
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// True if the gateway has said that it takes associations, and so knows what calls are.
+    /// True if the gateway has said that it takes associations, which implies that it knows calls.
     pub fn knows_calls(&self) -> bool {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.datagram_port().is_some(),
@@ -186,18 +186,18 @@ impl Client {
         self.ready(patience).await.map(drop)
     }
 
-    /// Waits until the gateway has kept this client's key, at most for `patience`.
+    /// Waits until the gateway has stored this client's key, at most for `patience`.
     pub async fn enrolled(&self, patience: Duration) -> Result<(), OpenStreamError> {
         self.heard(patience, Driver::is_enrolled).await
     }
 
-    /// Waits until the gateway has shown that it lets this client in, at most for `patience`. A
-    /// session begins before that: the client's side of the handshake is over first.
+    /// Waits until the gateway has shown that it admits this client, at most for `patience`. A
+    /// session begins earlier: the client's side of the handshake is over first.
     pub async fn admitted(&self, patience: Duration) -> Result<(), OpenStreamError> {
         self.heard(patience, has_answered).await
     }
 
-    /// True if a session runs. Whether the gateway lets this client in may not be known yet.
+    /// True if a session runs. Whether the gateway admits this client may be unknown yet.
     pub fn is_connected(&self) -> bool {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.closed().is_none(),
@@ -205,7 +205,7 @@ impl Client {
         }
     }
 
-    /// True if a session runs, and the gateway has shown that it lets this client in.
+    /// True if a session runs, and the gateway has shown that it admits this client.
     pub fn is_admitted(&self) -> bool {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.closed().is_none() && has_answered(driver),
@@ -213,7 +213,7 @@ impl Client {
         }
     }
 
-    /// Waits until a session satisfies `condition`, which begins to hold when `changes` are told.
+    /// Waits until a session satisfies `condition`, which is tested after each of its changes.
     async fn heard(
         &self,
         patience: Duration,
@@ -222,7 +222,7 @@ impl Client {
         let mut refusals = self.shared.refusals.subscribe();
         let asking = async {
             loop {
-                // A session that is refused may be over before it is seen.
+                // A refused session may be over before it is seen.
                 let driver = tokio::select! {
                     driver = self.ready(Duration::MAX) => driver?,
                     Ok(()) = refusals.changed() => return Err(OpenStreamError::NotAdmitted),
@@ -239,7 +239,7 @@ impl Client {
                 if driver.was_refused() {
                     return Err(OpenStreamError::NotAdmitted);
                 }
-                // Cut off before the answer, or left: the next session asks again.
+                // Lost before the answer, or superseded: the next session asks again.
                 tokio::task::yield_now().await;
             }
         };
@@ -249,8 +249,8 @@ impl Client {
         }
     }
 
-    /// The next stream that the gateway opens, also in a session that the client has moved on from;
-    /// `None` once the client is closed.
+    /// Returns the next stream that the gateway opens, also in superseded sessions; `None` once the
+    /// client is closed.
     pub async fn accept(&self) -> Option<BondStream> {
         loop {
             let mut current = self.shared.current.subscribe();
@@ -269,7 +269,7 @@ impl Client {
         }
     }
 
-    /// The client at this moment, with at most `max_streams` of its streams.
+    /// A snapshot of the client, with at most `max_streams` of its streams.
     pub fn snapshot(&self, max_streams: usize) -> ClientSnapshot {
         let state = self.shared.current.borrow().clone();
         let session = match &state {
@@ -289,20 +289,20 @@ impl Client {
         }
     }
 
-    /// Addresses where the gateway has proved its key, the latest first, and those that it was
-    /// [`reached`](ClientConfig::reached) at before.
+    /// Addresses where the gateway has proved its key, the latest first, and those that were
+    /// configured as [`reached`](ClientConfig::reached).
     pub fn reached(&self) -> watch::Receiver<Vec<SocketAddr>> {
         self.shared.reached.subscribe()
     }
 
-    /// Says where the gateway is from now on. The session goes on: each link has other connections
-    /// to it, and those to where it was end when others stand.
+    /// Sets the gateway's addresses. The session goes on: each link gets other connections to the
+    /// gateway, and those to the old addresses end once the others stand.
     pub fn set_addresses(&self, addresses: Vec<HostPort>) {
         self.shared.set_addresses(addresses);
     }
 
-    /// Sends a datagram that is not sealed from the UDP sockets of the association, by every link
-    /// that may lead there. Sends nothing while there are no such sockets.
+    /// Sends an unsealed datagram from the UDP sockets of the association, by every link that may
+    /// lead to `remote`. Sends nothing while there are no such sockets.
     pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
         let endpoint = self.shared.lock_endpoint().upgrade();
         if let Some(endpoint) = endpoint {
@@ -310,7 +310,7 @@ impl Client {
         }
     }
 
-    /// The addresses at which the gateway takes datagrams, of those that channels lead to.
+    /// The addresses of the gateway's UDP port, at each address that channels lead to.
     pub fn datagram_addresses(&self) -> Vec<SocketAddr> {
         let State::Running(driver) = &*self.shared.current.borrow() else {
             return Vec::new();
@@ -328,13 +328,13 @@ impl Client {
         addresses.into_iter().collect()
     }
 
-    /// True if the gateway is on this very machine, so that the loopback interface leads there.
+    /// True if the gateway is on this machine, so that the loopback interface leads to it.
     pub fn is_local(&self) -> bool {
         self.shared.config.is_local()
     }
 
-    /// The applications that these streams of the running session belong to, as far as
-    /// [`BondStream::set_label`] has said and its label knows by now.
+    /// The applications of these streams of the running session, where [`BondStream::set_label`]
+    /// was called and its label knows the application by now.
     pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.labels(streams),
@@ -342,8 +342,8 @@ impl Client {
         }
     }
 
-    /// Ends the session in order, and those before it that are left: what was written still
-    /// arrives, within `patience`.
+    /// Ends the current and earlier sessions in order: written data still arrives, within
+    /// `patience`.
     pub async fn close(&self, patience: Duration) {
         let state = self.shared.current.send_replace(State::Closed);
         let mut sessions = self.shared.left();
@@ -378,8 +378,8 @@ impl Drop for Client {
     }
 }
 
-/// The next stream that the gateway has opened in one of these sessions. Waits for ever where all
-/// are over.
+/// Polls for the next stream that the gateway has opened in one of these sessions. Stays pending if
+/// all are over.
 fn poll_incoming(sessions: &[Driver], cx: &mut Context<'_>) -> Poll<(Driver, StreamId)> {
     for driver in sessions {
         if let Poll::Ready(Some(id)) = driver.poll_incoming(cx) {

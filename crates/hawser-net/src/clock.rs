@@ -4,19 +4,19 @@ use std::sync::OnceLock;
 
 use hawser_types::Instant;
 
-/// Now, on the time line that all sessions of the process share.
+/// The current time, on the time line that all sessions of the process share.
 pub fn now() -> Instant {
     Instant::from_nanos(u64::try_from(origin().elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The same moment as tokio's timers count it.
+/// Returns the same moment as tokio's timers count it.
 pub(crate) fn to_tokio(instant: Instant) -> tokio::time::Instant {
     tokio::time::Instant::from_std(
         origin() + std::time::Duration::from_nanos(instant.as_nanos().min(FAR)),
     )
 }
 
-/// When the time line began, as tokio's timers count it.
+/// The beginning of the time line, as tokio's timers count it.
 pub(crate) fn began() -> tokio::time::Instant {
     tokio::time::Instant::from_std(origin())
 }

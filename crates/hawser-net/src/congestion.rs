@@ -6,21 +6,21 @@ use hawser_sched::Control;
 
 use crate::bind;
 
-/// The way in which channels share their links with others.
+/// How channels get their congestion control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Congestion {
-    /// Always this one; none leaves the system's default.
+    /// Always this one; `None` leaves the system's default.
     Fixed(Option<String>),
-    /// As the session chooses for each: see [`hawser_sched::ControlChoice`].
+    /// The session chooses for each channel: see [`hawser_sched::ControlChoice`].
     ByPath {
-        /// The one that goes by a window, which connections begin with: once bbr was on, pacing
-        /// stays on.
+        /// The window-based control, which connections begin with: once bbr was on, pacing stays
+        /// on.
         window: &'static str,
     },
 }
 
 impl Congestion {
-    /// The user's choice, or what suits striping best among those this process may use.
+    /// Returns the user's choice, or the best control for striping that this process may use.
     pub(crate) fn choose(named: Option<String>) -> Self {
         if named.is_some() {
             return Self::Fixed(named);
@@ -48,7 +48,7 @@ impl Congestion {
         }
     }
 
-    /// The name for people.
+    /// The name that users see.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Self::Fixed(name) => name.as_deref(),
@@ -56,20 +56,20 @@ impl Congestion {
         }
     }
 
-    /// Puts a socket that listens in the state in which connections are to begin.
+    /// Gives a listening socket the control that its connections are to begin with.
     pub(crate) fn prepare(&self, listener: &impl AsFd) {
         if let Self::ByPath { window } = self
             && let Err(error) = bind::set_congestion(listener, window)
         {
-            tracing::debug!(%error, "connections begin with the system's congestion control");
+            tracing::debug!(%error, "cannot set congestion control of listener");
         }
     }
 }
 
-/// One channel's control, as it was chosen last.
+/// The congestion control of one channel, as chosen last.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// The control that goes by a window; `None`: nothing is to be chosen.
+    /// The window-based control; `None`: there is no choice.
     window: Option<&'static str>,
     set: Control,
 }
@@ -97,13 +97,13 @@ impl Choice {
             Control::Rate => bind::BBR,
         };
         match bind::set_congestion(socket, name) {
-            Ok(()) => tracing::debug!(name, "another congestion control"),
-            Err(error) => tracing::debug!(%error, "the congestion control stays"),
+            Ok(()) => tracing::debug!(name, "changed congestion control"),
+            Err(error) => tracing::debug!(%error, "cannot change congestion control"),
         }
     }
 }
 
-/// Window-based ones, the better first.
+/// Window-based controls, the better one first.
 const WINDOWS: [&str; 2] = ["cubic", "reno"];
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_names_stays() {
+    fn a_control_named_by_the_user_stays() {
         let congestion = Congestion::choose(Some("reno".to_owned()));
         assert_eq!(congestion.initial(), Some("reno"));
         assert_eq!(Choice::new(&congestion).window, None);

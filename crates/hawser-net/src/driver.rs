@@ -48,7 +48,7 @@ use shared::Shared;
 pub use streams::Label;
 pub(crate) use streams::Waiting;
 
-/// A session that runs. Cloning gives another handle to the same one; when the last handle and
+/// A running session. Cloning gives another handle to the same session; when the last handle and
 /// the last stream are gone, the session ends.
 #[derive(Clone)]
 pub(crate) struct Driver {
@@ -58,7 +58,7 @@ pub(crate) struct Driver {
 impl Driver {
     /// Starts a session that has no channel yet. Needs a tokio runtime.
     ///
-    /// `budgets`: what it takes memory from.
+    /// `budgets`: the session takes its memory from them.
     pub(crate) fn start(
         side: Side,
         config: SessionConfig,
@@ -80,37 +80,37 @@ impl Driver {
         &self.shared.keys
     }
 
-    /// Adds a connection that is authenticated; its tasks begin at once.
+    /// Adds an authenticated connection; its tasks begin at once.
     pub(crate) fn add_channel(&self, spec: ChannelSpec, new: NewChannel) {
         let charge = self.shared.budgets.account.noted(CHANNEL_CHARGE);
         channel::start(&self.shared, spec, new, charge);
     }
 
-    /// As [`Driver::add_channel`], unless the number is not, or no longer, free to join with, or
-    /// the peer has no memory left.
+    /// As [`Driver::add_channel`], unless the number is not, or no longer, free for a join, or the
+    /// peer has no memory left.
     pub(crate) fn admit_channel(&self, spec: ChannelSpec, new: NewChannel) -> Result<(), String> {
         let charge = self.shared.budgets.account.charge(CHANNEL_CHARGE);
         let charge = charge.map_err(|error| format!("no memory for a channel: {error}"))?;
         let reserve = |inner: &mut Inner, _| inner.session.reserve_join(spec.id);
         let reserved = self.shared.with(reserve);
-        // Two connections may have come this far with the same number: the first one has it.
+        // Two connections may have come this far with the same number: the first one gets it.
         reserved.map_err(|error| error.to_string())?;
         channel::start(&self.shared, spec, new, charge);
         Ok(())
     }
 
-    /// Adds an association that is established; its tasks begin at once.
+    /// Adds an established association; its tasks begin at once.
     pub(crate) fn add_association(&self, id: ChannelId, association: AssociationHandle) {
         association::start(&self.shared, id, association);
     }
 
-    /// Sends packets of a tunnel over the association; false where that does not carry them, and
-    /// leaves them.
+    /// Sends packets of a tunnel over the association; returns false, and leaves the packets, if it
+    /// does not carry them.
     pub(crate) fn send_packets(&self, packets: &mut Vec<Bytes>) -> bool {
         self.shared.packets.send(packets)
     }
 
-    /// Gives packets that come for these networks over the association to `sink`.
+    /// Hands packets to `sink` that come for these networks over the association.
     pub(crate) fn place_packets(
         &self,
         networks: &[IpNet],
@@ -119,7 +119,7 @@ impl Driver {
         PacketPlace::new(&self.shared.packets, networks, sink)
     }
 
-    /// What the peer is charged to.
+    /// The budget that the peer's memory is taken from.
     pub(crate) fn account(&self) -> &Budget {
         &self.shared.budgets.account
     }
@@ -129,17 +129,17 @@ impl Driver {
         self.shared.config.clone()
     }
 
-    /// The UDP port at which the gateway takes associations, once it has said so.
+    /// The UDP port at which the gateway takes associations, once it has announced one.
     pub(crate) fn datagram_port(&self) -> Option<u16> {
         self.shared.lock().datagram_port
     }
 
-    /// The TCP port at which the client takes connections, once it has said so.
+    /// The TCP port at which the client takes connections, once it has announced one.
     pub(crate) fn joins_port(&self) -> Option<u16> {
         self.shared.lock().joins_port
     }
 
-    /// Both ends of the TCP channels that live.
+    /// Both ends of the live TCP channels.
     pub(crate) fn tcp_ends(&self) -> Vec<ChannelEnds> {
         let inner = self.shared.lock();
         let ends = |(id, handle): (&ChannelId, &Handle)| match &handle.meter {
@@ -155,7 +155,7 @@ impl Driver {
     }
 
     /// Address and port of the peer at the TCP channel that brought its opening of a stream; `None`
-    /// where that channel lives no more, or is an association.
+    /// if that channel is gone, or is an association.
     pub(crate) fn opened_from(&self, stream: StreamId) -> Option<SocketAddr> {
         let inner = self.shared.lock();
         let channel = inner.session.opened_over(stream)?;
@@ -165,7 +165,7 @@ impl Driver {
         }
     }
 
-    /// This end's addresses that paths of the session's association come to.
+    /// This end's addresses of the paths of the session's association.
     pub(crate) fn associated(&self) -> BTreeSet<IpAddr> {
         let inner = self.shared.lock();
         let mut meters = inner.channels.values().map(|handle| &handle.meter);
@@ -186,7 +186,7 @@ impl Driver {
         self.shared.lock().expected
     }
 
-    /// The association has begun, or is not waited for any more.
+    /// Forgets an announced association, which has begun or is not waited for any more.
     pub(crate) fn forget_expected(&self, id: ChannelId) {
         let mut inner = self.shared.lock();
         inner.expected = inner.expected.filter(|expected| *expected != id);
@@ -201,18 +201,18 @@ impl Driver {
         Seal::new(&self.shared.keys, channel, direction)
     }
 
-    /// The peer refused this side's key.
+    /// True if the peer refused this side's key.
     pub(crate) fn was_refused(&self) -> bool {
         let inner = self.shared.lock();
         inner.refused || inner.closed == Some(CloseReason::Peer(CLOSE_REFUSED))
     }
 
-    /// Tells whether a connection may join under this number.
+    /// Checks whether a connection may join under this number.
     pub(crate) fn check_join(&self, channel: ChannelId) -> Result<(), hawser_session::JoinRefused> {
         self.shared.lock().session.check_join(channel)
     }
 
-    /// A number to join with.
+    /// Takes a channel number to join with.
     pub(crate) fn take_grant(&self) -> Option<ChannelId> {
         self.shared.lock().session.take_grant()
     }
@@ -222,17 +222,17 @@ impl Driver {
         self.shared.lose_channel(id);
     }
 
-    /// Gives up a number that was taken, since no channel came about.
+    /// Gives up a number that was taken: no channel came about.
     pub(crate) fn give_up_grant(&self, id: ChannelId) {
         self.with(|session, now| session.give_up_grant(now, id));
     }
 
-    /// The numbers of the channels that live.
+    /// The numbers of the live channels.
     pub(crate) fn channels(&self) -> Vec<ChannelId> {
         self.shared.lock().channels.keys().copied().collect()
     }
 
-    /// This end's addresses of those channels that live.
+    /// This end's addresses of the live ones among these channels.
     pub(crate) fn addresses(
         &self,
         channels: &[ChannelSnapshot],
@@ -249,7 +249,7 @@ impl Driver {
         known.collect()
     }
 
-    /// Bulk channels that a link is to have.
+    /// Number of bulk channels that a link is to have.
     pub(crate) fn wanted_channels(&self, link: LinkIndex) -> usize {
         self.shared.lock().session.wanted_channels(link)
     }
@@ -264,7 +264,7 @@ impl Driver {
         self.shared.lock().session.is_going_away()
     }
 
-    /// The client goes on in another session. Streams of this one go on as well.
+    /// Notes that the client goes on in another session. Streams of this one go on as well.
     pub(crate) fn supersede(&self) {
         self.shared.lock().superseded = true;
         self.shared.tell_change();
@@ -280,9 +280,9 @@ impl Driver {
         self.snapshot(0).stream_count > 0
     }
 
-    /// Changes whenever a channel comes or goes, another number of them is wanted, grants or
-    /// enrolments arrive, the gateway goes away, another session takes the place of this one, or
-    /// the session ends.
+    /// Changes whenever a channel is added or removed, another number of channels is wanted, grants
+    /// or enrolments arrive, the gateway goes away, another session supersedes this one, or the
+    /// session ends.
     pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.shared.changes()
     }
@@ -296,7 +296,7 @@ impl Driver {
             .with(|inner, now| inner.session.close(now, code));
     }
 
-    /// Ends the session at once; what is in flight is lost.
+    /// Ends the session at once; data in flight is lost.
     pub(crate) fn abort(&self) {
         self.shared.abort();
     }
@@ -333,8 +333,8 @@ impl Driver {
         }
     }
 
-    /// Returns the flows of packets that have moved something lately, at most `most`, and how many
-    /// there are. Their links are the session's.
+    /// Returns at most `most` flows of packets, those active last, and the number of all. Their
+    /// links are the session's.
     pub(crate) fn packet_flows(&self, most: usize) -> (Vec<PacketFlow>, usize) {
         // The lock of an association is never taken under that of the session.
         let TunnelFlows {
@@ -355,8 +355,8 @@ impl Driver {
         self.shared.packets.set_policy(policy);
     }
 
-    /// Books what associations have carried, and why: one at rest tells of its last bytes only when
-    /// asked.
+    /// Reports the state of all associations to the session: an idle association reports its last
+    /// bytes only when asked.
     fn sample_associations(&self) {
         let channels: Vec<_> = {
             let inner = self.shared.lock();
@@ -375,7 +375,7 @@ impl Driver {
         }
     }
 
-    /// Reads what the session has recorded.
+    /// Reads the session's recorder.
     pub(crate) fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> R {
         self.sample_associations();
         read(self.shared.lock().session.recorder(), clock::now())
@@ -399,14 +399,14 @@ impl Driver {
         })
     }
 
-    /// The next stream that the peer opened.
+    /// Polls for the next stream that the peer opened.
     pub(crate) fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Option<StreamId>> {
         let mut inner = self.shared.lock();
         let is_over = inner.closed.is_some();
         inner.streams.poll_incoming(cx, is_over)
     }
 
-    /// Tries something on a stream; when that is not possible yet, remembers the task to wake.
+    /// Tries an operation on a stream; if it is not possible yet, remembers the task to wake.
     pub(crate) fn poll_stream<R>(
         &self,
         cx: &mut Context<'_>,
@@ -449,9 +449,9 @@ impl Driver {
         self.shared.lock().streams.set_label(id, label);
     }
 
-    /// The applications that these streams belong to, as far as that is known.
+    /// The applications of these streams, where they are known.
     pub(crate) fn labels(&self, ids: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
-        // A label is asked without the lock.
+        // Labels are called without the lock.
         let labels = self.shared.lock().streams.labels(ids);
         let told = labels
             .into_iter()
@@ -464,7 +464,7 @@ impl Driver {
         id.is_client_opened() == (self.shared.side == Side::Client)
     }
 
-    /// The application does not use this stream any more.
+    /// Forgets a stream that the application does not use any more.
     pub(crate) fn forget_stream(&self, id: StreamId) {
         self.shared.with(|inner, now| {
             inner.streams.forget(id);

@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all, and directories that are private.
+//! Files that are written whole or not at all, and private directories.
 
 pub(crate) mod faults;
 
@@ -52,7 +52,7 @@ pub enum FileError {
         /// The effective user of this process.
         expected: u32,
     },
-    /// More than this program ever writes there.
+    /// The file is larger than this program ever writes it.
     #[error(
         "{} is larger than {limit} bytes, which is not a file of this program; put back a copy, \
          or move it away",
@@ -69,7 +69,7 @@ pub enum FileError {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The time for which it was tried.
+        /// Time waited for the lock.
         waited: Duration,
     },
 }
@@ -87,7 +87,7 @@ impl FileError {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether the file may be as good as ever: the system lacks something for now.
+    /// Returns whether the file itself may be intact: the system lacks a resource for now.
     pub(crate) fn is_passing(&self) -> bool {
         let passing = [
             Errno::MFILE,
@@ -105,8 +105,8 @@ impl FileError {
     }
 }
 
-/// Makes `dir` and its missing parents, mode 0700 where they are made; one that is there already
-/// keeps its mode, but is refused when everybody may write to it.
+/// Creates `dir` and its missing parents with mode 0700. An existing directory keeps its mode, but
+/// is refused when every user may write to it.
 pub(crate) fn private_dir(dir: &Path) -> Result<(), FileError> {
     DirBuilder::new()
         .recursive(true)
@@ -140,14 +140,14 @@ pub(crate) fn replace_state(path: &Path, bytes: &[u8]) -> Result<(), FileError> 
     persist(temporary, path)
 }
 
-/// Replaces the file `path` of a state directory by `bytes` where it holds something else: a start
-/// writes nothing that is there already, so it does not depend on a disk that is full.
+/// Replaces the file `path` of a state directory by `bytes` where its content differs: a start then
+/// writes only changes, so it does not depend on free disk space.
 ///
 /// # Errors
-/// That the file cannot be written; it is as it was then, or has the new bytes.
+/// The file cannot be written; it then holds the old bytes or the new ones.
 pub fn replace_if_changed(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let limit = bytes.len() as u64;
-    // Neither a pipe nor what a link leads to is read.
+    // Reads neither a pipe nor the target of a symbolic link.
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let there = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let there = there.ok();
@@ -170,7 +170,7 @@ pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 }
 
 /// Opens `path`, which must belong to this process's user or root, with no permission bit set that
-/// `allowed` has not. Root may also open what belongs to the owner of the directory.
+/// `allowed` lacks. Root may also open a file that belongs to the owner of the directory.
 pub(crate) fn open_private(path: &Path, allowed: u32) -> Result<File, FileError> {
     // Not blocking: a named pipe under this name must not hang the program.
     let file = OpenOptions::new()
@@ -216,7 +216,7 @@ pub(crate) fn read_bounded(file: &File, path: &Path, limit: u64) -> Result<Vec<u
     Ok(bytes)
 }
 
-/// Takes the lock file `path`, made when missing; the lock is given back when the file is dropped.
+/// Takes the lock file `path`, created when missing; dropping the file releases the lock.
 pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
     let file = open_lock(path).map_err(|e| FileError::io("open", path, e))?;
     let started = Instant::now();
@@ -242,7 +242,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
-    // Root takes locks in the directories of others, and must not be led to what others hold.
+    // Root takes locks in directories of other users, and must not follow their symbolic links.
     options.custom_flags(libc::O_NOFOLLOW);
     match options.clone().create_new(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => options.open(path),
@@ -266,11 +266,11 @@ fn write_and_sync(temporary: &mut NamedTempFile, bytes: &[u8]) -> io::Result<()>
     temporary.as_file().sync_all()
 }
 
-/// What root writes into the state directory of another user, of a service for example, is that
-/// user's, who could not read it else. Where even root may not give files away, it stays root's.
+/// Gives a file that root writes into another user's (such as a service's) state directory to that
+/// user, who could not read it otherwise. If root may not do that, root keeps the file.
 ///
-/// Only for a file that this process has made: another one might be a link that the user has put
-/// there.
+/// Call it only for a file that this process has created: another one might be a link that the user
+/// has put there.
 fn leave_to_owner(file: &File, path: &Path) {
     if sys::effective_user() == 0
         && let Ok(dir) = fs::metadata(parent(path))
@@ -286,7 +286,7 @@ fn persist(temporary: NamedTempFile, path: &Path) -> Result<(), FileError> {
     sync_parent(path)
 }
 
-/// Without this the rename itself may be lost when the machine stops.
+/// Syncs the directory: without this the rename itself may be lost when the machine stops.
 fn sync_parent(path: &Path) -> Result<(), FileError> {
     let dir = parent(path);
     allowed(Step::SyncDirectory)
@@ -294,7 +294,7 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
         .map_err(|e| FileError::io("sync", dir, e))
 }
 
-/// The directory of `path`, as a path that can be opened.
+/// Returns the directory of `path`, as a path that can be opened.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -302,6 +302,6 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// A holder only rewrites a small file, so this long means that something is stuck.
+/// A holder only rewrites a small file, so a longer wait means that something is stuck.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_POLL: Duration = Duration::from_millis(5);

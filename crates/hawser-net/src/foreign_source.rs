@@ -1,12 +1,12 @@
-//! Connections to services of this machine that bear another host's address as their source.
+//! Connections to services of this machine that have another host's address as their source.
 //!
 //! A service sees, counts, logs and refuses such a connection as one of that host: in `accept`,
-//! `getpeername`, the kernel's tables, and rules of a firewall that look at addresses. The socket
-//! is transparent (`IP_TRANSPARENT`) and goes to the loopback address of its family. What the
-//! service answers comes from that loopback address, by which it is told from all else: one rule
-//! for each port has such packets end at this machine. Without that rule they would go nowhere,
-//! since the kernel lets no packet leave that comes from a loopback address. So what a killed
-//! daemon leaves behind changes nothing for anybody.
+//! `getpeername`, the kernel's tables, and firewall rules that match addresses. The socket is
+//! transparent (`IP_TRANSPARENT`) and connects to the loopback address of its family. Answers of
+//! the service have that loopback address as their source: one routing rule for each port matches
+//! it and delivers these packets to this machine. Without the rule the kernel would drop them,
+//! since it lets no packet with a loopback source leave. So the rules that a killed daemon leaves
+//! behind affect no other traffic.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -29,14 +29,14 @@ use crate::routing_rules::{self, is_there, preference, version_of, way_in};
 use crate::sys;
 use crate::tun::local_route;
 
-/// Ports of this machine's services that can be connected to so, for as long as this lives or
-/// until it has ended.
+/// Ports of this machine's services that accept such connections, until [`Self::end`] or the end of
+/// this value.
 #[derive(Debug)]
 pub struct ForeignSource {
     ports: Mutex<BTreeSet<u16>>,
     /// Held while a port is added.
     adding: tokio::sync::Mutex<()>,
-    /// Loopback addresses of the families in which it works.
+    /// Loopback addresses of the families in which the connections work.
     works: Vec<IpAddr>,
 }
 
@@ -44,32 +44,32 @@ pub struct ForeignSource {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignSourceError {
-    /// A socket may not have an address that is not this machine's.
+    /// A socket may not have an address of another host.
     #[error("no connection from another host's address: {0}; it takes root, or CAP_NET_ADMIN")]
     Socket(io::Error),
-    /// The kernel takes no rule, or no route.
+    /// The kernel refuses the rule or the route.
     #[error("answers can't be kept on this machine: {0}; it takes root, or CAP_NET_ADMIN")]
     Routes(String),
-    /// What was set up does not work, as where a firewall drops it.
+    /// The setup does not work, for example because a firewall drops the packets.
     #[error("a trial on this machine failed: {0}")]
     Trial(String),
 }
 
 impl ForeignSource {
-    /// Sets up the way back for answers of services at `ports`, and tries it with a connection of
-    /// its own. A machine without one of the families does with the other.
+    /// Sets up the return route for answers of services at `ports`, and tests it with a connection
+    /// of its own. A machine that lacks one of the families uses the other.
     ///
     /// # Errors
-    /// Why it works in no family; then nothing is left behind.
+    /// Why it works in neither family; then no rule is left behind.
     pub async fn begin(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
         Self::begin_in_place(ports, false).await
     }
 
-    /// Likewise where the process whose place this one takes may have done it, and needs it as long
-    /// as it lives. That one must not end it.
+    /// As [`Self::begin`], while this process takes over from one that may have set up the same
+    /// rules and needs them as long as it runs. The old process must not call [`Self::end`].
     ///
     /// # Errors
-    /// Why it works in no family; then what that process has set up stays.
+    /// Why it works in neither family; then the rules of the old process stay.
     pub async fn succeed(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
         Self::begin_in_place(ports, true).await
     }
@@ -85,7 +85,7 @@ impl ForeignSource {
         };
         let mut failed = Vec::new();
         let [v4, v6] = LOOPBACK;
-        // Where a firewall drops the trial, each takes its time.
+        // Where a firewall drops the trial, each family takes until its timeout.
         let (with_v4, with_v6) = tokio::join!(begun.begin_family(v4), begun.begin_family(v6));
         for (loopback, tried) in [(v4, with_v4), (v6, with_v6)] {
             match tried {
@@ -106,8 +106,8 @@ impl ForeignSource {
             let family = if loopback.is_ipv4() { "IPv4" } else { "IPv6" };
             tracing::warn!(
                 %error,
-                "services can't be shown {family} addresses of others: hosts that come by {family} \
-                 reach none of them over a session"
+                "cannot show services {family} addresses of other hosts: hosts that use {family} \
+                 reach no service over a session"
             );
         }
         Ok(begun)
@@ -129,10 +129,10 @@ impl ForeignSource {
         tried
     }
 
-    /// Sets up the way back for answers of the service at one port more.
+    /// Sets up the return route for answers of the service at one more port.
     ///
     /// # Errors
-    /// What the kernel says; that there are too many ports by now.
+    /// The kernel's error, or that there are too many ports.
     pub async fn add(&self, port: u16) -> Result<(), ForeignSourceError> {
         let _alone = self.adding.lock().await;
         if self.has(port) {
@@ -147,7 +147,7 @@ impl ForeignSource {
             match add(*loopback, &[port]).await {
                 Ok(of_these) => added.extend(of_these.first().map(|_| *loopback)),
                 Err(error) => {
-                    // What was there before may be another process's.
+                    // A rule that was there before may belong to another process.
                     for loopback in added {
                         remove(loopback, |it| it == port).await;
                     }
@@ -167,7 +167,7 @@ impl ForeignSource {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether services can be shown addresses of this one's family.
+    /// Returns whether services can be shown addresses of the family of `client`.
     pub fn works_for(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.works.iter().any(|it| it.is_ipv4() == client.is_ipv4())
@@ -176,7 +176,7 @@ impl ForeignSource {
     /// Connects to the service at `port`, from `client` and a port that the kernel chooses.
     ///
     /// # Errors
-    /// What the kernel says; that the port is none of those set up, or the family does not work.
+    /// The kernel's error, or that the port is not set up or the family does not work.
     pub async fn connect(&self, client: IpAddr, port: u16) -> io::Result<TcpStream> {
         if !self.has(port) || !self.works_for(client) {
             return Err(io::ErrorKind::Unsupported.into());
@@ -185,7 +185,7 @@ impl ForeignSource {
         connect_from(client, SocketAddr::new(loopback_of(client), port)).await
     }
 
-    /// Takes the way back away: services can't be connected to any more.
+    /// Removes the return route: connections to services fail from now on.
     pub async fn end(&self) {
         for loopback in &self.works {
             self.remove_own(*loopback).await;
@@ -214,18 +214,18 @@ fn open(client: IpAddr) -> io::Result<Socket> {
         IpAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
         IpAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
     }
-    // The port is chosen with the connection, so that one client may have as many as there are.
+    // The kernel chooses the port at connect, so that one client may use all ports.
     let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
     sys::set_int_option(socket.as_fd(), level, name, 1)?;
     socket.bind(&from.into())?;
     Ok(socket)
 }
 
-/// Whether a listener sees a connection from an address that is nobody's.
+/// Tests whether a listener sees a connection from an address that belongs to no host.
 async fn try_out(listener: &TcpListener, at: SocketAddr) -> Result<(), ForeignSourceError> {
     let client = match at {
-        SocketAddr::V4(_) => IpAddr::V4(NOBODY_V4),
-        SocketAddr::V6(_) => IpAddr::V6(NOBODY_V6),
+        SocketAddr::V4(_) => IpAddr::V4(DOCUMENTATION_V4),
+        SocketAddr::V6(_) => IpAddr::V6(DOCUMENTATION_V6),
     };
     drop(open(client).map_err(ForeignSourceError::Socket)?);
     let trial = async { tokio::try_join!(connect_from(client, at), listener.accept()) };
@@ -243,7 +243,7 @@ async fn try_out(listener: &TcpListener, at: SocketAddr) -> Result<(), ForeignSo
     }
 }
 
-/// Adds the rules for these ports that are not there. Returns the ports of those.
+/// Adds the missing rules for these ports. Returns the ports of the added rules.
 async fn add(loopback: IpAddr, ports: &[u16]) -> Result<Vec<u16>, ForeignSourceError> {
     let added = ask_kernel(|handle| async move {
         let added = add_all(&handle, loopback, ports).await;
@@ -282,7 +282,7 @@ async fn add_all(
             IpAddr::V6(from) => rule.v6().source_prefix(from, 128).execute().await,
         };
         match added {
-            // A killed daemon has left it, or it is the predecessor's.
+            // A killed daemon has left the rule, or it belongs to the predecessor.
             Err(error) if is_there(&error) => {}
             Err(error) => return Err(error),
             Ok(()) => newly.push(*port),
@@ -291,8 +291,8 @@ async fn add_all(
     Ok(newly)
 }
 
-/// Removes the rules of the family of `loopback` for ports that are `meant`. The route stays: no
-/// other rule leads to it.
+/// Removes the rules of the family of `loopback` for ports that satisfy `meant`. The route stays:
+/// no other rule uses it.
 async fn remove(loopback: IpAddr, meant: impl Fn(u16) -> bool) {
     let removed = ask_kernel(|handle| async move {
         let is_meant = |rule: &RuleMessage| port_of(rule).is_some_and(&meant);
@@ -300,11 +300,11 @@ async fn remove(loopback: IpAddr, meant: impl Fn(u16) -> bool) {
         Ok(())
     });
     if let Err(error) = removed.await {
-        tracing::debug!(%error, "rules for answers are left");
+        tracing::debug!(%error, "cannot remove routing rules for answers");
     }
 }
 
-/// The port that a rule of ours is for.
+/// Returns the port of a rule, if the rule is Hawser's.
 fn port_of(rule: &RuleMessage) -> Option<u16> {
     let is_ours = preference(rule) == Some(PREFERENCE) && way_in(rule) == Some(DEVICE);
     let mut ports = rule.attributes.iter().filter_map(|it| match it {
@@ -325,15 +325,15 @@ const LOOPBACK: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
-/// What packets of this machine itself come by, as rules have it.
+/// Input interface that rules match for packets that this machine sends.
 const DEVICE: &str = "lo";
 const TABLE: u32 = 5213;
-/// Before rules that have what this machine sends go by a tunnel.
+/// Precedes rules that route this machine's packets into a tunnel.
 const PREFERENCE: u32 = 5203;
-/// For documentation (RFC 5737, RFC 3849): no client has them.
-const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-/// More than a machine fronts, and than the rules that lead its ports elsewhere name.
+/// Documentation addresses (RFC 5737, RFC 3849): no client has them.
+const DOCUMENTATION_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const DOCUMENTATION_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// More ports than a machine fronts, and than the rules that redirect its ports name.
 const MAX_PORTS: usize = 1024;
 const TRIAL: Duration = Duration::from_secs(2);
 

@@ -1,11 +1,11 @@
-//! Whether this machine forwards packets, and how that is turned on until a guard takes it back.
+//! Whether this machine forwards packets, and how that is turned on until a guard restores it.
 
 use std::fs;
 
 use crate::guard::{Guard, GuardError};
 use crate::nft;
 
-/// A family of addresses, as the system's settings name it.
+/// An address family, as the system's settings name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     V4,
@@ -15,7 +15,7 @@ pub(crate) enum Family {
 impl Family {
     pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// Its name in the settings and in rules of nftables.
+    /// Returns the family's name in the settings and in nftables rules.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::V4 => "ipv4",
@@ -23,35 +23,35 @@ impl Family {
         }
     }
 
-    /// Whether this machine forwards something of it already.
+    /// Returns whether this machine already forwards packets of the family.
     pub(crate) fn is_forwarded(self) -> bool {
-        // Single interfaces may forward although the machine as such does not.
+        // Single interfaces may forward although the global setting is off.
         let settings = of_interfaces(self, "forwarding");
         let mut values = settings.iter().filter_map(|setting| read(setting));
         values.any(|value| value != "0")
     }
 
-    /// Has the whole machine forward it.
+    /// Turns forwarding on for the whole machine.
     pub(crate) fn forward(self, guard: &mut Guard) -> Result<(), GuardError> {
         if self == Self::V4 {
             return guard.set("net/ipv4/ip_forward", "1").map(drop);
         }
         if read(FORWARD_V6).is_none() {
-            // A machine without IPv6 does with IPv4.
+            // A machine without IPv6 makes do with IPv4.
             return Ok(());
         }
-        // Otherwise the kernel would no longer hear what its routers advertise (RFC 4861).
+        // Otherwise the kernel would ignore router advertisements (RFC 4861).
         for setting in router_advertisements() {
-            // The interface may have gone meanwhile.
+            // The interface may have vanished meanwhile.
             if let Err(error) = guard.set(&setting, "2") {
-                tracing::debug!(%error, "an interface is left alone");
+                tracing::debug!(%error, "cannot keep an interface accepting router advertisements");
             }
         }
         guard.set(FORWARD_V6, "1").map(drop)
     }
 }
 
-/// Warns of firewalls of others that drop what is forwarded by `device`. Blocks.
+/// Warns of other programs' firewalls that drop packets forwarded by `device`. Blocks.
 pub(crate) fn tell_of_firewalls(device: &str) {
     match nft::dropping_chains() {
         Ok(chains) => {
@@ -63,16 +63,16 @@ pub(crate) fn tell_of_firewalls(device: &str) {
                 );
             }
         }
-        Err(error) => tracing::debug!(%error, "firewalls of others are not known"),
+        Err(error) => tracing::debug!(%error, "cannot list firewalls of other programs"),
     }
 }
 
-/// A setting of one interface; `None` where that does not exist.
+/// Returns a setting of one interface; `None` where the interface or the setting does not exist.
 pub(crate) fn of_interface(family: Family, interface: &str, name: &str) -> Option<String> {
     read(&setting_of(family, interface, name))
 }
 
-/// The path of a setting of one interface, below `/proc/sys`.
+/// Returns the path of a setting of one interface, below `/proc/sys`.
 pub(crate) fn setting_of(family: Family, interface: &str, name: &str) -> String {
     format!("net/{}/conf/{interface}/{name}", family.name())
 }
@@ -82,14 +82,14 @@ fn read(setting: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// The settings of interfaces that hear router advertisements only while nothing is forwarded.
+/// Returns the settings of interfaces that accept router advertisements only without forwarding.
 fn router_advertisements() -> Vec<String> {
     let mut settings = of_interfaces(Family::V6, "accept_ra");
     settings.retain(|setting| read(setting).as_deref() == Some("1"));
     settings
 }
 
-/// A setting of each interface, and of all together.
+/// Returns the paths of a setting for each interface, and for all together.
 fn of_interfaces(family: Family, name: &str) -> Vec<String> {
     let folder = format!("/proc/sys/net/{}/conf", family.name());
     let Ok(interfaces) = fs::read_dir(folder) else {

@@ -4,7 +4,7 @@
 use crate::gateway::judge;
 use crate::voucher::Voucher;
 
-/// A voucher that is read is written as one that says the same.
+/// Checks that a parsed voucher, written and parsed again, is equal.
 pub fn fuzz_voucher(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -14,8 +14,8 @@ pub fn fuzz_voucher(data: &[u8]) {
     }
 }
 
-/// Whose a connection is does not depend on how much of its first bytes came at once, and is clear
-/// after 2048 bytes.
+/// Checks that the owner of a connection does not depend on how many of its first bytes arrive at
+/// once, and is known after 2048 bytes.
 pub fn fuzz_first_words(data: &[u8]) {
     let whose = judge(data);
     assert!(whose.is_some() || data.len() < 2048);

@@ -63,23 +63,23 @@ pub struct Gateway {
     incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
     arrivals: tokio::sync::Mutex<mpsc::Receiver<IncomingSession>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
-    /// Those that open the port, and keep it open on the links.
+    /// The tasks that open the port, and keep it open on the links.
     listening: Vec<tokio::task::JoinHandle<()>>,
-    /// Those of the addresses listened on that stand for all.
+    /// The addresses among those listened on that stand for every address.
     everywhere: Vec<SocketAddr>,
-    /// All of them.
+    /// All addresses that the gateway listens on.
     addresses: Vec<SocketAddr>,
     own_sockets: OwnSockets,
 }
 
-/// Why a gateway can't open a stream to a client.
+/// Reason why a gateway can't open a stream to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenToClientError {
-    /// The client has no session here, or none that any link leads to now.
+    /// The client has no session here that any link leads to now.
     #[error("no client with the key {0} is connected")]
     NotConnected(PublicKey),
-    /// The session refuses.
+    /// The session refuses the stream.
     #[error(transparent)]
     Refused(#[from] OpenError),
 }
@@ -87,14 +87,14 @@ pub enum OpenToClientError {
 /// One session of a gateway at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewaySession {
-    /// The session's name in logs.
+    /// The session's id, as logs show it.
     pub id: SessionId,
     /// The client.
     pub peer: PublicKey,
     /// The address that the session began from.
     pub remote: SocketAddr,
-    /// The addresses of this machine that its channels came to, by their links too: an association
-    /// has several.
+    /// The addresses of this machine that its channels came to, by link as well: an association has
+    /// several.
     pub addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
     /// The session.
     pub session: SessionSnapshot,
@@ -137,9 +137,8 @@ impl Gateway {
         })
     }
 
-    /// Takes associations at the UDP port of the same number, for clients that want their data to
-    /// go so; they are told. Where that port can't be had, everything goes over TCP. To be called
-    /// before
+    /// Takes associations at the UDP port of the same number, for clients that want them; clients
+    /// are told. If that port can't be had, everything goes over TCP. To be called before
     /// [`Self::following`], which knows the addresses of a gateway that listens on all of them.
     #[must_use]
     pub fn taking_associations(self) -> Self {
@@ -151,10 +150,9 @@ impl Gateway {
         self
     }
 
-    /// Answers leave by the link that a client came by from now on, where the gateway listens on
-    /// every address and the kernel permits it (Linux 5.7); else by the best route. `links` follows
-    /// the machine's links, as
-    /// [`LinkMonitor`](crate::links::LinkMonitor) gives them.
+    /// Sends answers by the link that a client came by from now on, if the gateway listens on every
+    /// address and the kernel permits it (Linux 5.7); else by the best route. `links` follows the
+    /// machine's links, as [`LinkMonitor`](crate::links::LinkMonitor) gives them.
     #[must_use]
     pub fn following(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         if !self.everywhere.is_empty() {
@@ -168,10 +166,10 @@ impl Gateway {
         self
     }
 
-    /// Begins connections to clients that take them, from those links named `names` that none of
-    /// the session's channels came to: to the addresses that they came from, at the port that the
-    /// client names. `links` follows the machine's links, `own` its addresses, where no connection
-    /// goes.
+    /// Begins connections to clients that take them, from those links named `names` that no channel
+    /// of the session came to. They go to the addresses that the clients came from, at the port
+    /// that the client announces. `links` follows the machine's links, `own` its addresses, to
+    /// which no connection goes.
     #[must_use]
     pub fn joining_clients(
         self,
@@ -184,31 +182,30 @@ impl Gateway {
         self
     }
 
-    /// Takes a connection that another gateway has passed on, from a caller that has the key
-    /// `caller`, as that gateway says. `remote` stands for the caller's address in the log.
+    /// Takes a connection that another gateway has passed on, of a caller that has the key `caller`
+    /// according to that gateway. `remote` stands for the caller's address in the log.
     pub fn take(&self, stream: TcpStream, remote: SocketAddr, caller: PublicKey) {
         let origin = Origin::Relayed(caller);
         admit::enter(&self.shared, stream, remote, origin);
     }
 
-    /// Whether a connection that joins a session joins one that is here.
+    /// True if the session that a connection joins is here.
     pub fn has_session_of(&self, join: &Join) -> bool {
         let session = JoinPrelude::decode(&join.said).map(|prelude| prelude.session);
         session.is_some_and(|session| self.shared.lock_sessions().contains_key(&session))
     }
 
-    /// Takes a connection that came to the process that has taken this one's place, and that joins
-    /// a session.
+    /// Takes a connection that came to the successor of this process, and that joins a session.
     ///
     /// # Errors
-    /// When it is no connection, or begins otherwise.
+    /// When `connection` is no connection, or begins with something else than a join.
     pub fn take_join(&self, connection: OwnedFd, join: &Join) -> io::Result<()> {
         let stream = takeover::connection(connection)?;
         let prelude = JoinPrelude::decode(&join.said).ok_or(io::ErrorKind::InvalidData)?;
         admit::enter_join(&self.shared, stream, prelude)
     }
 
-    /// Takes datagrams that came to the process that has taken this one's place.
+    /// Takes datagrams that came to the successor of this process.
     pub fn take_datagrams(&self, passed: Datagrams) {
         if let Some(associations) = self.shared.associations.get() {
             let Datagrams { local, datagrams } = passed;
@@ -216,37 +213,37 @@ impl Gateway {
         }
     }
 
-    /// Accepts no more connections: another process has the port. Sessions go on, as do
-    /// connections that were accepted.
+    /// Accepts no more connections: another process has the port. Sessions and accepted connections
+    /// go on.
     pub fn stop_listening(&self) {
         self.listening.iter().for_each(|task| task.abort());
     }
 
-    /// Takes a connection from `remote` to a port that a service of this machine has, too, where
-    /// the client's first bytes are this protocol's. Gives it back if it is the service's, and then
-    /// nothing was taken off it: other bytes come, or none within 200 ms. One that ends before
-    /// anything came is dropped.
+    /// Takes a connection from `remote` to a port that the gateway shares with a service of this
+    /// machine, if the client's first bytes are this protocol's. Returns a connection of the
+    /// service, with nothing read off it: other bytes came, or none within 200 ms. Drops a
+    /// connection that ends before any byte came.
     pub async fn share(&self, stream: TcpStream, remote: SocketAddr) -> Option<TcpStream> {
         admit::share(&self.shared, stream, remote).await
     }
 
-    /// Sends a datagram that is not sealed from the UDP port, by every link that may lead there.
-    /// Sends nothing where there is no such port.
+    /// Sends an unsealed datagram from the UDP port, by every link that may lead to `remote`. Sends
+    /// nothing if there is no such port.
     pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
         if let Some(associations) = self.shared.associations.get() {
             associations.endpoint().send_unsealed(remote, bytes);
         }
     }
 
-    /// Waits for datagrams at the UDP port that consist of this token. `None` if there is no such
-    /// port, if the token is waited for already, or if there are too many.
+    /// Waits for datagrams at the UDP port that consist of this token. Returns `None` if there is
+    /// no such port, if the token is waited for already, or if too many tokens are.
     pub fn wait_for_token(&self, token: Token) -> Option<Sightings> {
         let associations = self.shared.associations.get()?;
         associations.endpoint().wait_for_token(token)
     }
 
-    /// Waits for the next stream that any client opens. `None`: the gateway gives sessions, as
-    /// [`Gateway::accept_session`] was called first.
+    /// Waits for the next stream that any client opens. Returns `None` if
+    /// [`Gateway::accept_session`] was called first: the gateway then hands out sessions.
     pub async fn accept(&self) -> Option<Incoming> {
         if !self.shared.hands_over(HandOver::Streams) {
             return None;
@@ -254,8 +251,8 @@ impl Gateway {
         self.incoming.lock().await.recv().await
     }
 
-    /// Waits for the next session that a client begins, with the streams in it. `None`: the
-    /// gateway gives streams, as [`Gateway::accept`] was called first.
+    /// Waits for the next session that a client begins, with its streams. Returns `None` if
+    /// [`Gateway::accept`] was called first: the gateway then hands out streams.
     pub async fn accept_session(&self) -> Option<IncomingSession> {
         if !self.shared.hands_over(HandOver::Sessions) {
             return None;
@@ -263,9 +260,9 @@ impl Gateway {
         self.arrivals.lock().await.recv().await
     }
 
-    /// Opens a stream to the client with the key `peer`, in the latest of its sessions that is
-    /// connected; its first chunk carries `metadata`, at most 1024 bytes. The client gets it from
-    /// [`Client::accept`](crate::client::Client::accept), once it asks.
+    /// Opens a stream to the client with the key `peer`, in the client's latest session that is
+    /// connected; the first chunk carries `metadata`, at most 1024 bytes. The client gets the
+    /// stream from [`Client::accept`](crate::client::Client::accept).
     pub fn open(&self, peer: &PublicKey, metadata: Bytes) -> Result<BondStream, OpenToClientError> {
         self.open_for(peer, StreamGroup::OWN, metadata)
     }
@@ -299,23 +296,23 @@ impl Gateway {
         Some(latest.driver.clone())
     }
 
-    /// How many sessions have begun so far, as that changes.
+    /// The number of sessions that have begun so far, with its changes.
     pub fn begun(&self) -> watch::Receiver<u64> {
         self.shared.begun.subscribe()
     }
 
-    /// What clients are charged to beside their data.
+    /// The budgets of what clients hold beside their data.
     pub fn accounts(&self) -> &Accounts {
         &self.shared.accounts
     }
 
-    /// The memory that is known to be held for clients and strangers: charges, data that waits or
-    /// is in flight, recorders, and associations.
+    /// The memory known to be held for clients and strangers: charges, data that waits or is in
+    /// flight, recorders, and associations.
     pub fn charged(&self) -> ByteCount {
         memory::charged(&self.shared)
     }
 
-    /// The addresses that it listens on.
+    /// The addresses that the gateway listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -325,7 +322,7 @@ impl Gateway {
         self.sessions_among(|_| true, max_streams)
     }
 
-    /// The same for those that are `wanted`; the others cost nothing.
+    /// As [`Self::sessions`], for those that are `wanted`; the others cost nothing.
     pub fn sessions_among(
         &self,
         wanted: impl Fn(SessionId) -> bool,
@@ -337,7 +334,7 @@ impl Gateway {
             (*id, entry.peer, entry.ends.remote, entry.driver.clone())
         };
         let handles: Vec<_> = wanted.map(handle).collect();
-        // Clients that come do not wait for those who look.
+        // New clients do not wait for the snapshots.
         drop(sessions);
         let snapshot = |(id, peer, remote, driver): (SessionId, _, _, Driver)| {
             let session = driver.snapshot(max_streams);
@@ -357,12 +354,12 @@ impl Gateway {
         self.shared.lock_sessions().len()
     }
 
-    /// The names of the sessions at this moment.
+    /// The ids of the sessions at this moment.
     pub fn session_ids(&self) -> Vec<SessionId> {
         self.shared.lock_sessions().keys().copied().collect()
     }
 
-    /// Reads what a session has recorded; `None` where there is no such session.
+    /// Reads the recorder of a session; `None` if there is no such session.
     pub fn recorder<R>(
         &self,
         id: SessionId,
@@ -383,8 +380,8 @@ impl Gateway {
         for entry in self.shared.lock_sessions().values_mut() {
             if !entry.revoked && !admission.admits(&entry.peer) {
                 entry.revoked = true;
-                tracing::info!(peer = %entry.peer, "a client that is not enrolled any more");
-                // It hears of it, so that it does not wait for its links to come back.
+                tracing::info!(peer = %entry.peer, "ending session of revoked client");
+                // The client is told, so that it does not wait for its links to come back.
                 entry.driver.with(|session, now| {
                     for stream in session.snapshot(now, usize::MAX).streams {
                         session.reset(now, stream.id, 0);
@@ -395,27 +392,27 @@ impl Gateway {
         }
     }
 
-    /// Ends sessions in which no stream has been open for so long, as far as is seen by calling
-    /// this every now and then.
+    /// Ends sessions in which no stream has been open for `idle`, as far as periodic calls of this
+    /// function notice streams.
     pub fn end_idle(&self, idle: Duration) {
         let now = std::time::Instant::now();
         for (id, entry) in self.shared.lock_sessions().iter_mut() {
             if entry.driver.snapshot(0).stream_count > 0 {
                 entry.used = now;
             } else if now.duration_since(entry.used) >= idle && entry.driver.closed().is_none() {
-                tracing::debug!(session = %id, "nobody uses the session");
+                tracing::debug!(session = %id, "closing idle session");
                 end_soon(&entry.driver, 0);
             }
         }
     }
 
-    /// This gateway is about to be replaced: asks the client of every session, also of those that
-    /// begin from now on, to begin another one by connecting anew. Whoever accepts connections at
-    /// these addresses by then gets that. Everything else goes on: streams that are open, and those
-    /// that clients still open here, are served. A session in which no stream has been open for
-    /// some seconds is ended in order, as a client of an older version does not move by itself.
+    /// Prepares for the replacement of this gateway: asks the client of every session, also of
+    /// those that begin from now on, to connect anew for another session. The process that accepts
+    /// connections at these addresses by then gets it. Everything else goes on: open streams, and
+    /// those that clients still open here, are served. A session without an open stream for some
+    /// seconds is ended in order, as a client of an older version does not move by itself.
     ///
-    /// [`Gateway::session_count`] says how many are left.
+    /// [`Gateway::session_count`] returns the number of sessions left.
     pub fn go_away(&self) {
         self.shared.going_away.send_replace(true);
     }
@@ -432,7 +429,7 @@ impl Gateway {
         .await;
     }
 
-    /// Lets no client in any more; returns the sessions that are there.
+    /// Admits no more clients; returns the present sessions.
     fn stop(&self) -> Vec<Driver> {
         self.stop_listening();
         self.tasks.iter().for_each(|task| task.abort());
@@ -450,7 +447,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Ends a session whose client hears of it, if it listens.
+/// Ends a session, and leaves its client time to hear of it.
 fn end_soon(driver: &Driver, code: u32) {
     driver.close(code);
     let driver = driver.clone();
@@ -460,10 +457,10 @@ fn end_soon(driver: &Driver, code: u32) {
     });
 }
 
-/// Streams that wait to be served.
+/// Most streams that wait to be served.
 const INCOMING_QUEUE: usize = 256;
-/// Sessions that wait to be taken and stay when they end, since what came can be read. The others
-/// wait in their own tasks, which end with them.
+/// Most sessions in the queue. They stay there after their end, since received data can be read.
+/// Further sessions wait in their own tasks, which end with them.
 const ARRIVALS_QUEUE: usize = 16;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Settings and rules of the system that go when this program ends, however it ends.
+//! System settings and rules that are undone when this program ends, however it ends.
 //!
-//! A guard is a process of its own, started before anything is changed. It hears of each change
-//! before it is made, and puts all of them back when its input ends: in order, or because the
-//! program was killed. No signal ends it, since whoever ends a service sends one to all of its
-//! processes.
+//! A guard is a separate process, started before anything is changed. The program tells it each
+//! change before making it. The guard undoes all of them when its input ends: on a regular exit, or
+//! because the program was killed. It ignores signals, since stopping a service sends one to all of
+//! its processes.
 
 use std::fmt::Display;
 use std::fs;
@@ -18,15 +18,15 @@ use crate::links::Measured;
 use crate::nft::{self, NFT, NftError};
 use crate::sys;
 
-/// A guard that runs. Settings are put back when this is dropped.
+/// A running guard. Dropping it restores the settings.
 #[derive(Debug)]
 pub struct Guard {
     process: Child,
-    /// Taken when its work begins.
+    /// Taken when the guard's work begins.
     input: Option<ChildStdin>,
 }
 
-/// Why a setting is not changed.
+/// Why a setting could not be changed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set {setting} to {value}: {source}")]
 pub struct GuardError {
@@ -36,42 +36,41 @@ pub struct GuardError {
 }
 
 impl Guard {
-    /// Starts a guard: `command` is to call [`keep_watch`] with its standard input.
+    /// Starts a guard: `command` must call [`keep_watch`] with its standard input.
     ///
     /// # Errors
-    /// That it can't be run.
+    /// The command cannot be run.
     pub fn start(mut command: Command) -> io::Result<Self> {
-        // In a group of its own, so that what ends this program from a terminal does not end it.
+        // In a process group of its own, so that terminal signals to this program do not end it.
         let mut process = command.stdin(Stdio::piped()).process_group(0).spawn()?;
         let input = process.stdin.take();
         Ok(Self { process, input })
     }
 
-    /// Has the guard make a table of nftables, by a script of one line. The table is the guard's
-    /// (`flags owner`), and goes after all settings are back.
+    /// Makes the guard create an nftables table, by a script of one line. The guard owns the table
+    /// (`flags owner`), and removes it after all settings are restored.
     ///
     /// # Errors
-    /// That the guard is gone.
+    /// The guard has ended.
     pub fn add_rules(&mut self, script: &str) -> io::Result<()> {
         self.say(&format!("{RULES} {}", script.trim()))
     }
 
-    /// Tells the guard to change the table that was made last, by commands on one line. Whether
-    /// `nft` takes them is not reported back.
+    /// Tells the guard to change the table that was created last, by commands on one line. Errors
+    /// of `nft` are not reported back.
     ///
     /// # Errors
-    /// That the guard is gone.
+    /// The guard has ended.
     pub(crate) fn change_rules(&mut self, commands: &str) -> io::Result<()> {
         self.say(&format!("{CHANGE} {}", commands.trim()))
     }
 
-    /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. A run that was
-    /// killed has such a table until its guard has put everything back: only then is `script` asked
-    /// for, so that it sees the system as it is without that run. Blocks for the time of a few
-    /// processes.
+    /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. A killed run has
+    /// such a table until its guard has undone everything: `script` is called only then, so that it
+    /// sees the system without that run. Blocks for the time of a few processes.
     ///
     /// # Errors
-    /// That the guard is gone, or `nft` refuses.
+    /// The guard has ended, or `nft` refuses.
     pub(crate) fn begin_table(
         &mut self,
         name: &str,
@@ -94,20 +93,20 @@ impl Guard {
         Ok(())
     }
 
-    /// Has the guard remove the rules for routes of networks behind this machine when it ends, as
-    /// the first thing.
+    /// Makes the guard remove the rules for routes of networks behind this machine when it ends,
+    /// before anything else.
     ///
     /// # Errors
-    /// That the guard is gone.
+    /// The guard has ended.
     pub(crate) fn take_back_lan_rules(&mut self) -> io::Result<()> {
         self.say(&format!("{LAN} rules"))
     }
 
-    /// Has the guard end these measurements of modems when it ends, and none that it heard of
-    /// before.
+    /// Makes the guard end these measurements of modems when it ends. Replaces the measurements
+    /// that it was told before.
     ///
     /// # Errors
-    /// That the guard is gone.
+    /// The guard has ended.
     pub(crate) fn end_measuring(&mut self, measured: &Measured) -> io::Result<()> {
         self.say(&format!("{MODEMS} {measured}"))
     }
@@ -116,11 +115,11 @@ impl Guard {
         tell(self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?, line)
     }
 
-    /// Sets a file below `/proc/sys` until the end; nothing happens if it has that value already.
-    /// Returns what it was before.
+    /// Sets a file below `/proc/sys` until the guard ends; does nothing if it already has that
+    /// value. Returns the previous value.
     ///
     /// # Errors
-    /// That it cannot be read or written.
+    /// The file cannot be read or written.
     pub fn set(&mut self, setting: &str, value: &str) -> Result<String, GuardError> {
         let mut change = || {
             let path = Path::new(SETTINGS).join(setting);
@@ -142,16 +141,16 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It does little, and ends.
+        // The guard has little to do, and ends soon.
         let _ = self.process.wait();
     }
 }
 
-/// What a guard's process does: notes the changes that it hears of, and puts them back, the last
-/// one first, when its input has ended. A setting that has another value than it was given is left
-/// as it is: another program has set it since.
+/// Runs a guard's process: notes the changes that it reads, and undoes them, the last one first,
+/// when its input ends. It leaves a setting that no longer has the value it was given: another
+/// program has set it since.
 pub fn keep_watch(input: impl BufRead) {
-    // `nft` inherits that.
+    // `nft` inherits the ignored signals.
     sys::ignore_signals();
     let mut owners: Vec<Child> = Vec::new();
     let (mut changes, mut has_lan_rules, mut measured) = (Vec::new(), false, None);
@@ -174,7 +173,7 @@ pub fn keep_watch(input: impl BufRead) {
         }
     }
     if has_lan_rules {
-        finish("rules for routes are left", rules::take_back());
+        finish("cannot remove routing rules", rules::take_back());
     }
     if let Some(measured) = measured {
         finish("modems may go on measuring their signals", measured.end());
@@ -197,7 +196,7 @@ pub fn keep_watch(input: impl BufRead) {
     }
 }
 
-/// Waits for something that a guard takes back with the help of others.
+/// Waits for an asynchronous undo step of a guard.
 fn finish<E: Display>(otherwise: &str, taken_back: impl Future<Output = Result<(), E>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -211,7 +210,7 @@ fn finish<E: Display>(otherwise: &str, taken_back: impl Future<Output = Result<(
     }
 }
 
-/// A process that owns a table for as long as its input is open.
+/// Starts a process that owns a table for as long as its input is open.
 fn own_rules(script: &str) -> io::Result<Child> {
     let mut owner = Command::new(NFT)
         .arg("-i")
@@ -237,6 +236,6 @@ const MODEMS: &str = "modems";
 
 const SETTINGS: &str = "/proc/sys";
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A guard is done in milliseconds, unless the machine is busy.
+/// A guard finishes in milliseconds, unless the machine is busy.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPort {
-    /// In its canonical form, so that two texts of the same address are equal.
+    /// Canonical form of the host, so that two texts of the same address are equal.
     host: Host,
     port: u16,
 }
 
 impl HostPort {
-    /// `host` on `port`, which must not be 0. No label of a name may begin or end with a hyphen.
+    /// Combines `host` and `port`, which is not 0. No label of a name begins or ends with a hyphen.
     pub fn new(host: Host, port: u16) -> Result<Self, ParseHostPortError> {
         let host = host.to_canonical();
         if let Host::Name(name) = &host
@@ -43,7 +43,7 @@ impl HostPort {
         self.port
     }
 
-    /// The socket address, when no name has to be looked up.
+    /// Returns the socket address, unless a name has to be looked up.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match &self.host {
             Host::Ip(ip) => Some(SocketAddr::new(*ip, self.port)),
@@ -51,8 +51,8 @@ impl HostPort {
         }
     }
 
-    /// Reads `HOST:PORT`, or `HOST` with `default_port`. An IPv6 address without a port may do
-    /// without its brackets.
+    /// Reads `HOST:PORT`, or `HOST` with `default_port`. An IPv6 address without a port may omit
+    /// its brackets.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<Self, ParseHostPortError> {
         let parts = HostPortParts::parse(text).map_err(|fault| match fault {
             HostPortFault::Host(part, _) => ParseHostPortError::host(part),
@@ -115,19 +115,19 @@ pub enum ParseHostPortError {
     /// Neither an address nor a name.
     #[error("expected an ip address or a dns name, got {got:?}")]
     Host {
-        /// The start of what was there.
+        /// The start of the text.
         got: String,
     },
-    /// No number, or one that is no port.
+    /// Not a number, or not a valid port.
     #[error("expected a port from 1 to 65535, got {got:?}")]
     Port {
-        /// The start of what was there.
+        /// The start of the text.
         got: String,
     },
     /// The port is missing.
     #[error("expected HOST:PORT, got no port in {got:?}")]
     NoPort {
-        /// The start of what was there.
+        /// The start of the text.
         got: String,
     },
     /// An IPv6 address needs brackets when a port follows.
@@ -153,7 +153,7 @@ impl ParseHostPortError {
     }
 }
 
-/// Enough of a bad text to recognise it by.
+/// Returns enough of a bad text to recognise it.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(MAX_EXCERPT).collect()
 }

@@ -30,18 +30,18 @@ impl PublicKey {
     /// Length of a key in bytes.
     pub const LENGTH: usize = 32;
 
-    /// The key whose raw bytes (RFC 8032, little-endian) are `bytes`.
+    /// Makes a key from its raw bytes (RFC 8032, little-endian).
     pub const fn from_bytes(bytes: [u8; Self::LENGTH]) -> Self {
         Self(bytes)
     }
 
-    /// The raw bytes (RFC 8032, little-endian).
+    /// Returns the raw bytes (RFC 8032, little-endian).
     pub const fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }
 
-    /// What a server may say of its key before it proves it: the first bytes of its SHA-256. It
-    /// proves nothing; another hint means another key. For Hawser's own programs.
+    /// Returns the hint of a key that is not proved yet: the first bytes of its SHA-256. A hint
+    /// proves nothing, but another hint means another key. For Hawser's own programs.
     #[doc(hidden)]
     pub fn hint(&self) -> KeyHint {
         let hash = digest::digest(&digest::SHA256, &self.0);
@@ -50,7 +50,7 @@ impl PublicKey {
         KeyHint(hint)
     }
 
-    /// Checks that `signature` is this key's over `message`.
+    /// Checks that `signature` is this key's signature over `message`.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), BadSignature> {
         UnparsedPublicKey::new(&signature::ED25519, self.0)
             .verify(message, signature)
@@ -99,7 +99,7 @@ impl From<PublicKey> for String {
     }
 }
 
-/// Why a text is no public key.
+/// Why a text is not a public key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseKeyError {
@@ -121,8 +121,8 @@ pub struct BadSignature;
 
 /// A host's own Ed25519 key pair. Cheap to clone.
 ///
-/// The seed is wiped from memory when the last clone goes; `ring` keeps an expanded copy for
-/// signing and gives no way to wipe that.
+/// Dropping the last clone wipes the seed from memory; `ring` keeps an expanded copy for signing
+/// and gives no way to wipe that.
 #[derive(Clone)]
 pub struct Identity(Arc<Secret>);
 
@@ -133,7 +133,7 @@ struct Secret {
 }
 
 impl Identity {
-    /// A new key pair from the system's random numbers.
+    /// Generates a new key pair from the system's random numbers.
     pub fn generate() -> Result<Self, IdentityError> {
         let mut seed = Zeroizing::new([0; SEED_LENGTH]);
         SystemRandom::new()
@@ -142,17 +142,17 @@ impl Identity {
         Ok(Self::from_zeroizing(seed))
     }
 
-    /// The key pair that RFC 8032 derives from `seed`. The same seed always gives the same pair.
+    /// Returns the key pair that RFC 8032 derives from `seed`, always the same for the same seed.
     pub fn from_seed(seed: [u8; 32]) -> Self {
         Self::from_zeroizing(Zeroizing::new(seed))
     }
 
-    /// Reads the key file `path`, or makes it with a new key pair when there is none.
+    /// Reads the key file `path`, or creates it with a new key pair when it is missing.
     ///
-    /// The file is one line of text, mode 0600, in a directory that is made with mode 0700 when
-    /// missing. It appears whole or not at all, and of two processes that start at the same time
-    /// both end up with the same key. A file that others can read is refused, as is one that is
-    /// not a key file; neither is ever overwritten.
+    /// The file is one line of text, mode 0600, in a directory that is created with mode 0700 when
+    /// missing. It appears whole or not at all, and two processes that start at the same time end
+    /// up with the same key. A file that others can read is refused, as is one that is not a key
+    /// file; neither is ever overwritten.
     pub fn load_or_create(path: &Path) -> Result<Self, IdentityError> {
         match Self::load(path) {
             Err(IdentityError::File(e)) if e.is_not_found() => {}
@@ -189,12 +189,12 @@ impl Identity {
         }
     }
 
-    /// The public half.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         self.0.public
     }
 
-    /// The signature over `message` that [`PublicKey::verify`] accepts.
+    /// Returns the signature over `message` that [`PublicKey::verify`] accepts.
     pub fn sign(&self, message: &[u8]) -> [u8; 64] {
         let mut bytes = [0; 64];
         bytes.copy_from_slice(self.0.pair.sign(message).as_ref());
@@ -227,17 +227,17 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why there is no key pair.
+/// Why a key pair could not be loaded or made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     #[error("the system gives no random numbers to make a key of")]
     NoRandomness,
     /// The key file could not be read or written, or others can read it.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The file is there and private, but holds something else.
+    /// The file exists and is private, but its content is not a key.
     #[error("{path} is not a key file; move it away to have a new key made")]
     NotAKeyFile {
         /// The file.

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! The part behind `#` is: version 1 (one byte), the gateway's public key (32), the secret (32),
-//! when it expires (Unix seconds, 8, big-endian), how many further addresses (1), these addresses
-//! (kind 4 with 4 bytes, kind 6 with 16, or kind 0 with a length byte and a name; then the port, 2,
-//! big-endian), and the first 4 bytes of the SHA-256 of all that, so that a line that was cut or
-//! mistyped is told apart from one that was refused. The first address stands outside, so that
-//! a user who reaches the gateway by another name may put that there.
+//! the expiry time (Unix seconds, 8, big-endian), the number of further addresses (1), these
+//! addresses (kind 4 with 4 bytes, kind 6 with 16, or kind 0 with a length byte and a name; then
+//! the port, 2, big-endian), and the first 4 bytes of the SHA-256 of all that, so that a line that
+//! was cut or mistyped is told apart from one that was refused. The first address stands outside,
+//! so that a user who reaches the gateway by another name can replace it.
 
 mod codec;
 mod error;
@@ -34,7 +34,7 @@ use error::{MAX_FRAGMENT, SCHEME};
 pub use parts::Invite;
 
 impl fmt::Display for Invite {
-    /// The whole invite, secret included.
+    /// Writes the whole invite, secret included.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = codec::encode(self);
         let mut encoded = URL_SAFE_NO_PAD.encode(bytes.as_slice());
@@ -48,7 +48,7 @@ impl fmt::Display for Invite {
 impl FromStr for Invite {
     type Err = InviteError;
 
-    /// Reads the text form; blanks around it are ignored, and so is a missing `/` before the `#`.
+    /// Reads the text form; ignores blanks around it, and a missing `/` before the `#`.
     fn from_str(text: &str) -> Result<Self, InviteError> {
         let text = text.trim();
         let rest = text
@@ -73,7 +73,7 @@ impl FromStr for Invite {
     }
 }
 
-/// Reads an invite given as an argument: the invite itself, or `@FILE` for a file that holds it.
+/// Reads an invite given as an argument: the invite itself, or `@FILE` for a file with it.
 pub fn read_reference(reference: &str) -> Result<Invite, InviteError> {
     let Some(path) = reference.strip_prefix('@') else {
         return reference.parse();
@@ -81,11 +81,11 @@ pub fn read_reference(reference: &str) -> Result<Invite, InviteError> {
     let path = Path::new(path);
     let file = std::fs::File::open(path).map_err(|e| FileError::io("open", path, e))?;
     let bytes = Zeroizing::new(files::read_bounded(&file, path, MAX_FILE)?);
-    // Not an invite in any case; the error about the scheme says so.
+    // Non-UTF-8 bytes are no invite; the error about the scheme says so.
     std::str::from_utf8(&bytes).unwrap_or_default().parse()
 }
 
-/// The part behind the `#` never gets into an error.
+/// Returns the part before the `#`, since errors must never show the part behind it.
 fn before_fragment(text: &str) -> &str {
     text.split('#').next().unwrap_or_default()
 }

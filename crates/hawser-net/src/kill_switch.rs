@@ -1,7 +1,7 @@
-//! The kill switch: rules of the kernel by which nothing leaves this machine past Hawser.
+//! The kill switch: kernel rules that let no traffic leave this machine past Hawser.
 //!
-//! It is one table of nftables for both families, and belongs to no process: it holds before Hawser
-//! uses a link, after Hawser has ended or was killed, and until it is removed by [`remove`].
+//! It is one nftables table for both families, and belongs to no process: it applies before Hawser
+//! uses a link, after Hawser has ended or was killed, and until [`remove`].
 
 mod changes;
 mod inbound;
@@ -22,50 +22,50 @@ use rules::{NAME, Table, emptied, removed, script};
 
 pub use rules::Openings;
 
-/// A kill switch that this process looks after. It stays on when this is dropped.
+/// A kill switch that this process watches. Dropping this value leaves it on.
 #[derive(Debug)]
 pub struct KillSwitch {
     since: watch::Receiver<Option<UnixTime>>,
     following: JoinHandle<()>,
 }
 
-/// Why there is no kill switch, or why it is not known.
+/// Why there is no kill switch, or why its state is unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KillSwitchError {
-    /// `nft` is missing, or refuses, for which the usual reason is a missing right.
+    /// `nft` is missing, or refuses, usually because of a missing privilege.
     #[error(transparent)]
     Nft(#[from] NftError),
-    /// Its table can't be watched.
+    /// The table cannot be watched.
     #[error("cannot follow the changes of nftables: {0}")]
     Follow(std::io::Error),
-    /// An interface that cannot be written into rules.
+    /// An interface name that cannot be written into rules.
     #[error("no rule can name the interface {0:?}: letters, digits and -_.@+ are allowed")]
     Interface(String),
-    /// The work was given up.
+    /// The task was cancelled.
     #[error("the work was given up: {0}")]
     GivenUp(#[from] JoinError),
 }
 
 impl KillSwitch {
-    /// Turns it on, with these openings; one that is on already goes on, with them in place of its
-    /// own. From then on this process's sockets are marked, and if something else than [`remove`]
-    /// removes the table, it is made again.
+    /// Turns the kill switch on with these openings; they replace the openings of one that is
+    /// already on. From then on this process's sockets are marked, and if anything but [`remove`]
+    /// removes the table, this process creates it again.
     ///
     /// # Errors
-    /// That this process may not, or that the system can't.
+    /// This process lacks the privilege, or the system lacks the feature.
     pub async fn turn_on(open: Openings) -> Result<Self, KillSwitchError> {
-        // First, so that no change is missed.
+        // Follows changes first, so that no change is missed.
         let changes = Changes::follow().map_err(KillSwitchError::Follow)?;
         let since = turn_on(&open).await?;
         mark_sockets();
         Ok(Self::start(changes, since, Some(open)))
     }
 
-    /// Finds one that is on, and marks this process's sockets from then on, so that they pass it.
+    /// Finds a kill switch that is on, and marks this process's sockets so that they pass.
     ///
     /// # Errors
-    /// That this process may not look.
+    /// This process lacks the privilege to look.
     pub async fn find() -> Result<Option<Self>, KillSwitchError> {
         let changes = Changes::follow().map_err(KillSwitchError::Follow)?;
         let Some(since) = join().await? else {
@@ -81,7 +81,7 @@ impl KillSwitch {
             while let Err(error) = follow(&mut changes, &sender, open.as_ref()).await {
                 let text = error.to_string();
                 if text != complaint {
-                    tracing::warn!(%error, "the kill switch can't be looked after now");
+                    tracing::warn!(%error, "cannot watch the kill switch, retrying");
                     complaint = text;
                 }
                 sleep(AGAIN).await;
@@ -93,7 +93,7 @@ impl KillSwitch {
         }
     }
 
-    /// Since when it is on; `None` when it has been removed.
+    /// Returns the time since which the switch is on; `None` when it has been removed.
     pub fn since(&self) -> watch::Receiver<Option<UnixTime>> {
         self.since.clone()
     }
@@ -105,10 +105,10 @@ impl Drop for KillSwitch {
     }
 }
 
-/// Since when a kill switch is on; `None`: there is none.
+/// Returns the time since which a kill switch is on; `None` if it is off.
 ///
 /// # Errors
-/// That this process may not look.
+/// This process lacks the privilege to look.
 pub async fn find() -> Result<Option<UnixTime>, KillSwitchError> {
     Ok(match look().await? {
         Table::On(since) => Some(since),
@@ -116,10 +116,10 @@ pub async fn find() -> Result<Option<UnixTime>, KillSwitchError> {
     })
 }
 
-/// Marks this process's sockets if a kill switch is on, and says since when that is.
+/// Marks this process's sockets if a kill switch is on, and returns the time since which it is on.
 ///
 /// # Errors
-/// That this process may not look.
+/// This process lacks the privilege to look.
 pub async fn join() -> Result<Option<UnixTime>, KillSwitchError> {
     let since = find().await?;
     if since.is_some() {
@@ -128,13 +128,13 @@ pub async fn join() -> Result<Option<UnixTime>, KillSwitchError> {
     Ok(since)
 }
 
-/// Removes the kill switch. Returns since when it was on; `None`: there was none.
+/// Removes the kill switch. Returns the time since which it was on; `None` if it was off.
 ///
-/// The table is emptied first, which tells those who look after it that this is meant. One of them
-/// removes it then; where there is none, this does.
+/// The table is emptied first, which tells the processes that watch it that the removal is
+/// intended. One of them then removes the table; if none watches, this function does.
 ///
 /// # Errors
-/// That this process may not.
+/// This process lacks the privilege.
 pub async fn remove() -> Result<Option<UnixTime>, KillSwitchError> {
     let since = match look().await? {
         Table::On(since) => since,
@@ -146,7 +146,7 @@ pub async fn remove() -> Result<Option<UnixTime>, KillSwitchError> {
         match look().await? {
             Table::Off => {}
             Table::Missing => return Ok(Some(since)),
-            // Turned on again meanwhile.
+            // The kill switch was turned on again meanwhile.
             Table::On(_) => return Ok(Some(since)),
         }
     }
@@ -154,7 +154,7 @@ pub async fn remove() -> Result<Option<UnixTime>, KillSwitchError> {
     Ok(Some(since))
 }
 
-/// Looks after the table until it is removed on purpose.
+/// Watches the table until it is removed on purpose.
 async fn follow(
     changes: &mut Changes,
     since: &watch::Sender<Option<UnixTime>>,
@@ -166,30 +166,30 @@ async fn follow(
             Table::Off => {
                 since.send_replace(None);
                 apply(removed()).await?;
-                tracing::warn!("the kill switch was removed by name");
+                tracing::warn!("kill switch removed on request");
                 return Ok(());
             }
             Table::Missing => {
                 let Some(open) = open else {
                     since.send_replace(None);
-                    tracing::warn!("the kill switch is gone, and this daemon has not turned it on");
+                    tracing::warn!("kill switch gone, not restored: not turned on by this daemon");
                     return Ok(());
                 };
                 turn_on(open).await?;
-                tracing::warn!("something removed the kill switch's table; it is there again");
+                tracing::warn!("restored the kill switch's table, which another program removed");
             }
         }
-        // Other tables may change all the time.
+        // Limits the rate, since other tables may change all the time.
         sleep(BETWEEN_LOOKS).await;
         changes.next().await;
     }
 }
 
-/// Turns it on and leaves it alone, with these openings, or changes those of one that is on.
-/// Returns since when it is on.
+/// Turns the kill switch on without watching it, or replaces the openings of one that is on.
+/// Returns the time since which it is on.
 ///
 /// # Errors
-/// That this process may not, or that the system can't.
+/// This process lacks the privilege, or the system lacks the feature.
 pub async fn turn_on(open: &Openings) -> Result<UnixTime, KillSwitchError> {
     if let Some(name) = open.inside.iter().find(|name| !has_plain_name(name)) {
         return Err(KillSwitchError::Interface(name.clone()));
@@ -209,7 +209,7 @@ async fn apply(script: String) -> Result<(), KillSwitchError> {
     Ok(spawn_blocking(move || nft::apply(&script)).await??)
 }
 
-/// Before something that has failed is tried again.
+/// Delay before a retry.
 const AGAIN: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);

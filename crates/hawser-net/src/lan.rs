@@ -1,10 +1,10 @@
-//! This machine as the router of networks behind it: what their hosts send goes to a TUN device,
-//! and their TCP to a port of this machine.
+//! This machine as the router of networks behind it: packets of their hosts go to a TUN device, and
+//! their TCP connections to a port of this machine.
 //!
-//! Hosts need no set-up. What leaves by the device has an address that the far end has given
-//! (RFC 3022): one for each host, else this machine's. TCP is taken as it is (TPROXY): the accepted
-//! socket has the destination's address. Settings, rules and the table of nftables are a guard's,
-//! and go with this program, however that ends.
+//! Hosts need no set-up. Packets that leave by the device have an address that the far end has
+//! assigned (RFC 3022): one for each host, else this machine's. TCP is taken over transparently
+//! (TPROXY): the accepted socket has the destination's address. A guard owns the settings, rules
+//! and the nftables table, and removes them when this program ends, however it ends.
 
 mod hold;
 mod modes;
@@ -32,25 +32,25 @@ use crate::tun::is_own;
 pub use hold::LanHold;
 use modes::{CHOOSING, Chain, TAKEN};
 
-/// What is taken, and where it goes.
+/// The traffic that is taken, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LanPlan {
-    /// The interfaces that the networks are behind.
+    /// Interfaces that lead to the networks.
     pub interfaces: Vec<String>,
     /// The TUN device.
     pub device: String,
-    /// The device's address of each family that the far end carries. The others go as before.
+    /// The device's address of each family that the far end carries. Others keep their routes.
     pub families: Vec<IpAddr>,
-    /// Networks in which hosts have addresses of their own there, one of each family at most. Where
-    /// there is none, they have the device's.
+    /// Networks from which hosts get addresses of their own, at most one of each family. Hosts of a
+    /// family without one share the device's address.
     pub hosts: Vec<IpNet>,
     /// The ports of [`listen`].
     pub ports: LanPorts,
-    /// Rules for connections, by which TCP may go as packets.
+    /// Rules for connections, which may have TCP sent as packets.
     pub rules: Vec<Rule>,
 }
 
-/// Ports on the loopback addresses that take TCP connections.
+/// Ports on the loopback addresses that accept the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanPorts {
     /// At 127.0.0.1.
@@ -59,7 +59,7 @@ pub struct LanPorts {
     pub v6: Option<u16>,
 }
 
-/// Networks are routed for as long as this lives, or until it has ended.
+/// Routing of networks, until [`Self::end`] or the end of this value.
 #[derive(Debug)]
 pub struct LanRouting {
     guard: Guard,
@@ -75,7 +75,7 @@ pub enum LanError {
     Missing {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// Names of the existing interfaces.
         known: String,
     },
     /// The interface cannot have a network of hosts behind it.
@@ -83,22 +83,22 @@ pub enum LanError {
     Unsuitable {
         /// The interface.
         name: String,
-        /// What it is.
+        /// The reason.
         reason: &'static str,
     },
-    /// No port for connections.
+    /// A port for connections could not be opened.
     #[error("cannot take connections of other hosts: {0}; it takes root, or CAP_NET_ADMIN")]
     Port(io::Error),
-    /// No table of rules.
+    /// The nftables table could not be created.
     #[error(transparent)]
     Rules(#[from] NftError),
-    /// A setting of the system stays as it is.
+    /// A system setting could not be changed.
     #[error(transparent)]
     Setting(#[from] GuardError),
-    /// The guard is gone.
+    /// The guard has ended.
     #[error("cannot tell the guard: {0}")]
     NoGuard(io::Error),
-    /// The kernel takes no rules for routes.
+    /// The kernel refuses the routing rules.
     #[error("cannot route packets of other hosts: {0}")]
     Routes(String),
     /// The program is about to end.
@@ -106,11 +106,11 @@ pub enum LanError {
     Ending,
 }
 
-/// Checks that these interfaces are there and lead to no other network than one behind this
-/// machine. `links` has all interfaces; `wanted` are those that the user has named as links.
+/// Checks that these interfaces exist and lead to no network other than one behind this machine.
+/// `links` lists all interfaces; `wanted` names those that the user has chosen as links.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// The fault of one interface.
 pub fn check(interfaces: &[String], links: &[Link], wanted: &[String]) -> Result<(), LanError> {
     let is_there = |name: &String| links.iter().any(|link| link.name == *name);
     if let Some(missing) = interfaces.iter().find(|name| !is_there(name)) {
@@ -123,10 +123,10 @@ pub fn check(interfaces: &[String], links: &[Link], wanted: &[String]) -> Result
     check_known(interfaces, links, wanted)
 }
 
-/// As [`check`], before all of the interfaces are there.
+/// As [`check`], while some of the interfaces may still be missing.
 ///
 /// # Errors
-/// What is wrong with one of them, as far as that is known.
+/// The fault of one interface, as far as known.
 pub fn check_known(
     interfaces: &[String],
     links: &[Link],
@@ -142,7 +142,7 @@ pub fn check_known(
     Ok(())
 }
 
-/// Why hosts can't be behind an interface; `link` says what is known of it.
+/// Returns why hosts can't be behind an interface; `link` is `None` while it is missing.
 fn unsuitable(name: &str, link: Option<&Link>, wanted: &[String]) -> Option<&'static str> {
     let is = |what: fn(&Link) -> bool| link.is_some_and(what);
     Some(match () {
@@ -156,21 +156,21 @@ fn unsuitable(name: &str, link: Option<&Link>, wanted: &[String]) -> Option<&'st
             "is a bridge whose frames rules see already, so no TCP can be taken there: it takes \
              net.bridge.bridge-nf-call-iptables=0 and net.bridge.bridge-nf-call-ip6tables=0"
         }
-        // Names are written into rules, where some characters have a meaning.
+        // Names are written into rules, where some characters have a special meaning.
         () if !has_plain_name(name) => "has a name that rules can't have",
         () => return None,
     })
 }
 
-/// Asks whether this machine can do it: whether `nft` is there, and takes such rules. Blocks.
+/// Checks whether this machine can route hosts: `nft` exists, and takes such rules. Blocks.
 ///
 /// # Errors
-/// What is missing.
+/// The missing feature.
 pub fn check_system() -> Result<(), LanError> {
     for is_v6 in [false, true] {
         match open(is_v6) {
-            // A machine without IPv6 does with IPv4.
-            Err(error) if is_v6 => tracing::debug!(%error, "no connections by IPv6 are taken"),
+            // A machine without IPv6 makes do with IPv4.
+            Err(error) if is_v6 => tracing::debug!(%error, "cannot take over IPv6 connections"),
             opened => drop(opened.map_err(LanError::Port)?),
         }
     }
@@ -189,13 +189,13 @@ pub fn check_system() -> Result<(), LanError> {
     Ok(())
 }
 
-/// Opens the port of a family for connections that are taken: they are accepted at the addresses
-/// of their destinations. Needs a tokio runtime, and `CAP_NET_ADMIN`.
+/// Opens the port of a family for taken connections: they are accepted at the addresses of their
+/// destinations. Needs a tokio runtime, and `CAP_NET_ADMIN`.
 ///
-/// The port itself is on loopback, where other hosts do not reach it.
+/// The port itself is on loopback, so that other hosts cannot reach it.
 ///
 /// # Errors
-/// That the system refuses.
+/// The system refuses.
 pub fn listen(is_v6: bool) -> Result<TcpListener, LanError> {
     let socket = open(is_v6).map_err(LanError::Port)?;
     let begin = || {
@@ -205,12 +205,12 @@ pub fn listen(is_v6: bool) -> Result<TcpListener, LanError> {
     begin().map_err(LanError::Port)
 }
 
-/// Opens the port for questions for names at an address of `interface`, for hosts behind it alone.
-/// The listener is the predecessor's where it has one. Needs a tokio runtime, and the right to open
+/// Opens the port for name queries at an address of `interface`, for hosts behind it alone. Uses
+/// the predecessor's listener if there is one. Needs a tokio runtime, and the privilege to open
 /// ports below 1024.
 ///
 /// # Errors
-/// That the system refuses, as where a name server has the port.
+/// The system refuses, for example because a name server uses the port.
 pub fn listen_for_names(interface: &Link, address: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
     let open = |kind, protocol| {
         let at = SocketAddr::new(address, NAMES);
@@ -226,7 +226,7 @@ pub fn listen_for_names(interface: &Link, address: IpAddr) -> io::Result<(TcpLis
         return Ok((inherited, UdpSocket::from_std(socket.into())?));
     }
     let (listener, at) = open(Type::STREAM, Protocol::TCP)?;
-    // Else a restart would have to wait for the connections of the run before.
+    // Otherwise a restart would have to wait for the connections of the previous run.
     listener.set_reuse_address(true)?;
     listener.bind(&at.into())?;
     listener.listen(BACKLOG)?;
@@ -247,7 +247,7 @@ fn open(is_v6: bool) -> io::Result<Socket> {
     } else {
         socket.set_ip_transparent_v6(true)?
     }
-    // Accepted sockets inherit that. Hosts go without a word, and may sleep for a while.
+    // Accepted sockets inherit keepalive. Hosts vanish silently, and may sleep for a while.
     let alive = TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
         .with_interval(KEEPALIVE_EVERY);
@@ -257,16 +257,16 @@ fn open(is_v6: bool) -> io::Result<Socket> {
 }
 
 impl LanRouting {
-    /// Begins: the table first, then settings, then what leads packets there.
+    /// Begins: first the table, then settings, then the rules that route packets to the device.
     ///
     /// # Errors
-    /// That the system lacks something or forbids it; then nothing is changed.
+    /// The system lacks a feature or forbids it; then nothing is changed.
     pub async fn begin(mut plan: LanPlan, guard: Guard) -> Result<Self, LanError> {
-        // A machine without IPv6 does with IPv4.
+        // A machine without IPv6 makes do with IPv4.
         let is_off = of_interface(Family::V6, &plan.device, "disable_ipv6").as_deref() != Some("0");
         plan.families.retain(|it| it.is_ipv4() || !is_off);
         plan.hosts.retain(|it| it.addr().is_ipv4() || !is_off);
-        // First, since what another Hawser has begun is that one's until it ends.
+        // Routes come first: adding them fails if another Hawser has such routes.
         let routes = rules::add_routes(&plan.device, &plan.families).await;
         routes.map_err(LanError::Routes)?;
         let to_prepare = plan.clone();
@@ -283,11 +283,11 @@ impl LanRouting {
         }
     }
 
-    /// Has these rules for connections say from now on which TCP goes as packets. What has begun
-    /// goes on as it has begun.
+    /// Sets the rules for connections that select the TCP sent as packets. Existing connections
+    /// keep their mode.
     ///
     /// # Errors
-    /// That `nft` refuses them, or the guard is gone; then those before hold.
+    /// `nft` refuses the rules, or the guard has ended; then the previous rules stay.
     pub async fn set_rules(&mut self, rules: Vec<Rule>) -> Result<(), LanError> {
         let next = LanPlan {
             rules,
@@ -298,7 +298,7 @@ impl LanRouting {
             self.plan = next;
             return Ok(());
         }
-        // The table is the guard's, so another one is tried.
+        // The guard owns the table, so the check uses a table of another name.
         let trial = LanPlan {
             device: TRIAL.to_owned(),
             ..next.clone()
@@ -315,17 +315,17 @@ impl LanRouting {
         Ok(())
     }
 
-    /// Ends it: everything is as before when this returns.
+    /// Ends the routing: the previous state is restored when this returns.
     pub async fn end(self) {
         if let Err(error) = rules::take_back().await {
-            tracing::warn!(%error, "rules for routes are left");
+            tracing::warn!(%error, "cannot remove routing rules");
         }
-        // It waits for a process.
+        // Dropping the guard waits for its process.
         let _ = spawn_blocking(move || drop(self.guard)).await;
     }
 }
 
-/// Makes the table and the settings. Blocks.
+/// Creates the table and applies the settings. Blocks.
 fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
     guard.take_back_lan_rules().map_err(LanError::NoGuard)?;
     let has = |family: Family| {
@@ -347,11 +347,11 @@ fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
     };
     guard.begin_table(&table_of(&plan.device), to_make)?;
     if has(Family::V4) {
-        // For IPv4 the interface decides by which a packet comes in.
+        // For IPv4 the setting of the incoming interface decides.
         for name in plan.interfaces.iter().chain([&plan.device]) {
             guard.set(&setting_of(Family::V4, name, FORWARDING), "1")?;
         }
-        // What comes back by the device is from addresses to which other routes lead.
+        // Answers that arrive by the device have source addresses that other routes lead to.
         let loose = setting_of(Family::V4, &plan.device, "rp_filter");
         guard.set(&loose, "2")?;
     }
@@ -362,7 +362,7 @@ fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
     Ok(guard)
 }
 
-/// The table, on one line, so that it holds from one moment on. `newly_v4` are interfaces from
+/// Builds the table on one line, so that it takes effect at once. `newly_v4` are interfaces from
 /// which IPv4 was not forwarded before, `newly` whole families that were not forwarded.
 fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
     let (table, device) = (table_of(&plan.device), &plan.device);
@@ -374,7 +374,7 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
          iifname \"{device}\" ct state new,invalid drop; \
          iifname != {lans} oifname \"{device}\" drop; "
     );
-    // What was not forwarded before is not forwarded now, but for what this is for.
+    // Traffic that was not forwarded before is still not forwarded, except to and from the device.
     if !newly_v4.is_empty() {
         let newly = set_of(newly_v4);
         passing += &format!("meta nfproto ipv4 iifname {newly} oifname != \"{device}\" drop; ");
@@ -394,9 +394,9 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
     )
 }
 
-/// Gives what leaves by the device an address there. The last bits of a host's own address say
-/// which one is the host's, so that both ends of the tunnel can tell hosts apart. Two hosts with
-/// the same bits share one.
+/// Gives packets that leave by the device an address there. A host's address there has the last
+/// bits of its own address, so that both ends of the tunnel can tell hosts apart. Two hosts with
+/// the same bits share an address.
 fn leaving(plan: &LanPlan) -> String {
     let device = &plan.device;
     let mut leaving = String::new();
@@ -414,9 +414,9 @@ fn leaving(plan: &LanPlan) -> String {
     leaving + &format!("oifname \"{device}\" masquerade; ")
 }
 
-/// The rules that take TCP, after other tables have changed destinations (-100). Only what would
-/// be forwarded by a default route is taken: nothing that is for this machine itself, and nothing
-/// that has a route of its own. The mark stays on what is taken, and leads it here.
+/// Builds the rules that take TCP over, after other tables have changed destinations (-100). They
+/// take only packets that a default route would forward: none for this machine itself, and none
+/// with a specific route. The mark stays on taken packets, and routes them to this machine.
 fn taking(plan: &LanPlan) -> String {
     let lans = set_of(&plan.interfaces);
     let set = format!("meta mark set meta mark or {:#x}", rules::TAKEN);
@@ -438,7 +438,7 @@ fn taking(plan: &LanPlan) -> String {
     taking + &format!("jump {CHOOSING}; goto {TAKEN}; ")
 }
 
-/// What becomes of TCP that is taken.
+/// Builds the rules for taken TCP packets.
 fn taken(plan: &LanPlan) -> String {
     let v4 = plan.ports.v4;
     let mut taken =
@@ -446,11 +446,11 @@ fn taken(plan: &LanPlan) -> String {
     if let Some(v6) = plan.ports.v6 {
         taken += &format!("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:{v6} accept; ");
     }
-    // The port has closed.
+    // Reached only when the port is closed.
     taken + "drop; "
 }
 
-/// The chains that say which TCP goes as packets. The mark is not for these.
+/// Builds the chains that select the TCP sent as packets. Such packets lose the mark.
 fn choosing(plan: &LanPlan) -> Vec<Chain> {
     let pass = format!("{} accept", cleared());
     let own = plan.families.iter().map(|it| IpNet::from(*it));
@@ -471,8 +471,8 @@ fn table_of(device: &str) -> String {
     format!("hawser_lan_{device}")
 }
 
-/// Returns whether frames of bridges pass the rules of this network (`br_netfilter`). What TPROXY
-/// chooses there is lost on the way up.
+/// Returns whether bridged frames pass these rules (`br_netfilter`). The socket that TPROXY chooses
+/// there is lost on the way up.
 fn do_rules_see_bridges() -> bool {
     let is_on = |family: &str| {
         let setting = format!("/proc/sys/net/bridge/bridge-nf-call-{family}");
@@ -481,7 +481,7 @@ fn do_rules_see_bridges() -> bool {
     is_on("iptables") || is_on("ip6tables")
 }
 
-/// Returns whether an interface's name means nothing else in rules.
+/// Returns whether an interface's name has no special meaning in rules.
 pub(crate) fn has_plain_name(interface: &str) -> bool {
     let is_plain = |letter: char| {
         letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '@' | '+')
@@ -489,15 +489,15 @@ pub(crate) fn has_plain_name(interface: &str) -> bool {
     !interface.is_empty() && interface.chars().all(is_plain)
 }
 
-/// The device of a table that is only checked.
+/// Device name of a table that is only checked.
 const TRIAL: &str = "hawser";
 /// The port of name servers.
 const NAMES: u16 = 53;
 const FORWARDING: &str = "forwarding";
-/// Destinations that nothing is forwarded to (RFC 6890).
+/// Destinations that are never forwarded (RFC 6890).
 const NOWHERE_V4: &str = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3";
 const NOWHERE_V6: &str = "::/127, fe80::/10, ff00::/8";
-/// Connections that wait to be accepted. Beyond that the kernel answers with cookies.
+/// Connections that wait to be accepted. Beyond that the kernel uses SYN cookies.
 const BACKLOG: i32 = 1024;
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(600);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
-//! The machine's links: network interfaces, what they can be used for, and every change of it.
+//! The machine's links: network interfaces, their usability, and every change of them.
 //!
-//! A link is known by its interface index, never by its address: two modems may hand out the same
-//! one. Listing and following need no privilege and work in any network namespace.
+//! A link is identified by its interface index, never by its address: two modems may assign the
+//! same one. Listing and following links need no privilege and work in any network namespace.
 
 mod counters;
 mod defaults;
@@ -40,13 +40,13 @@ pub use wifi::follow_wifi_signals;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// No netlink socket.
+    /// No netlink socket could be opened.
     #[error("cannot open a netlink socket: {0}")]
     Socket(#[from] io::Error),
     /// The kernel has answered with an error.
     #[error("cannot list {what}: {reason}")]
     Dump {
-        /// What was asked for.
+        /// The requested list.
         what: &'static str,
         /// The kernel's answer.
         reason: String,
@@ -54,7 +54,7 @@ pub enum LinkError {
     /// The kernel has not answered.
     #[error("the kernel has not listed its links within {after:?}")]
     TimedOut {
-        /// How long it was waited for.
+        /// Time waited.
         after: Duration,
     },
     /// The netlink socket has closed.

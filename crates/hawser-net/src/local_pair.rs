@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Connects this program with itself by TCP, which channels and their measurements are made for.
-/// The kernel holds little of what goes through, so that whoever writes notices how fast it leaves.
+/// The kernel holds little data in between, so that a writer notices how fast the data leaves.
 ///
 /// # Errors
 /// When the system has no socket left, or its loopback interface is down.
@@ -39,7 +39,7 @@ fn small() -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Two of the largest records. The kernel doubles it for its own needs.
+/// Size of two of the largest records. The kernel doubles it for its own needs.
 const BUFFER: u32 = 128 * 1024;
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_goes_in_at_one_end_comes_out_at_the_other() {
+    async fn bytes_written_at_one_end_are_read_at_the_other() {
         let (mut near, mut far) = local_pair().await.unwrap();
         near.write_all(b"there").await.unwrap();
         far.write_all(b"back").await.unwrap();

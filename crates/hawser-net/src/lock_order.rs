@@ -33,7 +33,7 @@ impl Drop for SessionLocked {
     }
 }
 
-/// To be called before the lock of an association is taken.
+/// Must be called before the lock of an association is taken.
 #[track_caller]
 pub(crate) fn before_association() {
     #[cfg(debug_assertions)]

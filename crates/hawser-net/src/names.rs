@@ -1,8 +1,8 @@
-//! Names to addresses, also while the link that the system's resolver asks over is dead.
+//! Resolves names to addresses, even while the link that the system's resolver uses is dead.
 //!
 //! The system's resolver is asked first: it knows the hosts file, split horizons, a VPN's servers
-//! and encrypted ones. Where it does not answer at once, every link's own name servers are asked
-//! over that link, all at the same time, and the first good answer counts.
+//! and encrypted ones. If it does not answer at once, every link's own name servers are asked over
+//! that link, all at the same time, and the first good answer is used.
 
 mod asked;
 mod cache;
@@ -34,7 +34,7 @@ use system::{System, SystemAnswer};
 use times::SILENCE;
 pub use times::{HEAD_START, LOOKUP_TIMEOUT, SPLIT_PATIENCE, SYSTEM_TIMEOUT};
 
-/// Looks names up. Clones share what they remember.
+/// Looks names up. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct Names {
     finder: Arc<ServerFinder>,
@@ -46,7 +46,7 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct Memory {
     cache: Cache,
-    /// Until then the system's resolver gets no head start: it was silent just now.
+    /// Time until which the system's resolver gets no head start, since it was silent.
     silent_until: Option<Instant>,
 }
 
@@ -55,12 +55,12 @@ struct Memory {
 pub struct Finding {
     /// The link that was asked over; `None` for the system's resolver.
     pub link: Option<LinkIndex>,
-    /// What was found.
+    /// The addresses, or the error.
     pub result: Result<Vec<IpAddr>, LookupError>,
 }
 
 impl Names {
-    /// Looks for name servers where this machine's programs write them down.
+    /// Reads name servers from the files where this machine's programs write them.
     pub fn new() -> Self {
         Self::with_root(PathBuf::from("/"))
     }
@@ -76,11 +76,11 @@ impl Names {
         }
     }
 
-    /// The addresses of `host`, at least one.
+    /// Returns the addresses of `host`, at least one.
     ///
-    /// The answer of the system's resolver counts, also that there is no such name, if it comes
-    /// within [`HEAD_START`]. Else the first of it and of the servers of `links` that finds
-    /// addresses. Ends after [`SYSTEM_TIMEOUT`] at the latest.
+    /// An answer of the system's resolver within [`HEAD_START`] is used, also "no such name". After
+    /// that, the first such answer, or the first addresses from servers of `links`, is used. Ends
+    /// after [`SYSTEM_TIMEOUT`] at the latest.
     ///
     /// # Errors
     /// [`LookupError`].
@@ -131,9 +131,9 @@ impl Names {
         }
     }
 
-    /// Everything that is found about `host`, as it comes: by the system's resolver and over each
-    /// of `links` by that link's own servers. For a host that proves who it is: a wrong address
-    /// does no harm there.
+    /// Returns all findings about `host`, as they arrive: by the system's resolver, and over each
+    /// of `links` by that link's own servers. For a host that proves its identity: a wrong address
+    /// does no harm then.
     pub fn search(
         &self,
         host: &HostName,
@@ -153,27 +153,27 @@ impl Names {
         futures_util::stream::once(searching).flatten()
     }
 
-    /// The servers that programs of this machine may be told to ask: those of `links`, and those of
-    /// the whole machine, resolvers on it included. None with an address of one link only
-    /// (`fe80::`).
+    /// Returns the servers that programs of this machine may be configured to ask: those of
+    /// `links`, and those of the whole machine, resolvers on it included, but none with a
+    /// link-local address (`fe80::`).
     pub async fn servers(&self, links: &[Link]) -> Vec<SocketAddr> {
         self.finder.find_all(links).await
     }
 
-    /// Answers the message `query`, which a program has sent to the server `asked`, with the number
-    /// of `query`.
+    /// Answers the message `query`, which a program has sent to the server `asked`. The answer has
+    /// the ID of `query`.
     ///
-    /// The answer of `asked` counts if it comes within [`HEAD_START`]. Else the first of it and of
-    /// the servers of `links` that has records, or that says that the name has none of them. That
-    /// there is no such name counts from links' servers once `asked` has been silent for
-    /// [`SPLIT_PATIENCE`], since it may know more names than they do.
+    /// An answer of `asked` within [`HEAD_START`] is used. After that the first answer, of `asked`
+    /// or a link's server, that has records, or says that the name has no such records. "No such
+    /// name" from links' servers counts only once `asked` has been silent for [`SPLIT_PATIENCE`],
+    /// since `asked` may know more names than they do.
     ///
-    /// Links' servers are asked ordinary questions only. Everything else is for `asked` alone, and
-    /// messages that are no questions are passed on as they are. Ends after [`LOOKUP_TIMEOUT`] at
-    /// the latest.
+    /// Links' servers are asked ordinary questions only. All other questions go to `asked` alone,
+    /// and messages that are not questions are forwarded unchanged. Ends after [`LOOKUP_TIMEOUT`]
+    /// at the latest.
     ///
     /// # Errors
-    /// [`LookupError::Silent`] if there is nothing to say.
+    /// [`LookupError::Silent`] if there is no answer.
     pub async fn answer(
         &self,
         query: &[u8],

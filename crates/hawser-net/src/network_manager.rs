@@ -17,25 +17,25 @@ pub struct NetworkManager {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     path: String,
-    /// What it is doing.
+    /// State of the device.
     pub state: DeviceState,
 }
 
-/// What NetworkManager does with a device.
+/// How NetworkManager handles a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceState {
-    /// Nothing: others look after it.
+    /// NetworkManager leaves the device to other programs.
     Unmanaged,
-    /// It can't be connected: no carrier, no SIM card, its radio is off.
+    /// The device cannot be connected: no carrier, no SIM card, or its radio is off.
     Unavailable,
-    /// It can be connected.
+    /// The device can be connected.
     Disconnected {
         /// True if the user has disconnected it.
         by_user: bool,
     },
-    /// It is being connected, is connected or is being disconnected.
+    /// The device is being connected, is connected or is being disconnected.
     Active {
-        /// NetworkManager's name for the connection. A later one has another.
+        /// NetworkManager's name for the connection. A later connection has another name.
         connection: String,
         /// True if the connection is complete.
         is_up: bool,
@@ -43,13 +43,13 @@ pub enum DeviceState {
 }
 
 impl NetworkManager {
-    /// Finds it; `None` where it does not run.
+    /// Finds NetworkManager; `None` if it does not run.
     pub async fn find() -> Result<Option<Self>, BusError> {
         let service = Service::find(NAME).await?;
         Ok(service.map(|service| Self { service }))
     }
 
-    /// Returns the devices of links, by the links' names. Those that it does not know are missing.
+    /// Returns the devices of links, by the links' names. Unknown links are missing.
     pub async fn devices<'a>(
         &self,
         links: impl Iterator<Item = &'a str>,
@@ -59,7 +59,7 @@ impl NetworkManager {
         let paths: Vec<OwnedObjectPath> = property(&manager, "Devices").unwrap_or_default();
         let (mut found, mut modems) = (BTreeMap::new(), Vec::new());
         for path in paths.iter().take(MAX_DEVICES).map(|path| path.as_str()) {
-            // It may be gone by now.
+            // The device may have vanished.
             let device = match self.service.properties(path, DEVICE).await {
                 Err(error) if error.is_of_one_question() => continue,
                 read => read?,
@@ -73,9 +73,9 @@ impl NetworkManager {
             }
         }
         if !modems.is_empty() {
-            // The name of a modem's device is that of its port for commands.
+            // A modem's device is named after its control port.
             for link in missing {
-                // Without ModemManager the others are still found.
+                // Without ModemManager the other devices are still found.
                 let Ok(modem) = modem_behind(link).await else {
                     break;
                 };
@@ -90,23 +90,23 @@ impl NetworkManager {
         Ok(found)
     }
 
-    /// Returns whether this program may connect and disconnect links without anybody being asked.
+    /// Returns whether this program may connect and disconnect links without a prompt to the user.
     pub async fn is_allowed(&self) -> Result<bool, BusError> {
         let answer = self.service.call(ROOT, NAME, "GetPermissions", &());
         let permissions: HashMap<String, String> = answer.await?;
         Ok(permissions.get(ACTION).is_some_and(|it| it == "yes"))
     }
 
-    /// Connects a device by the connection that NetworkManager takes for the best. Returns the
-    /// connection's name, however late the answer comes. If the caller stops waiting, nobody ends
-    /// that connection. It is complete when [`Self::devices`] says so.
+    /// Connects a device by the connection that NetworkManager prefers. Returns the connection's
+    /// name, with no time limit. If the caller stops waiting, the connection attempt goes on. The
+    /// connection is complete when [`Self::devices`] says so.
     pub fn connect(
         &self,
         device: &Device,
     ) -> impl Future<Output = Result<String, BusError>> + Send + use<> {
         let (manager, device) = (self.clone(), device.path.clone());
         async move {
-            // No certain connection, and no certain access point.
+            // Leaves the choice of connection and access point to NetworkManager.
             let any = || ObjectPath::try_from("/").map_err(zbus::Error::from);
             let path = ObjectPath::try_from(device.as_str()).map_err(zbus::Error::from)?;
             let arguments = (any()?, path, any()?);
@@ -117,7 +117,7 @@ impl NetworkManager {
         }
     }
 
-    /// Ends a connection, if it is one of this NetworkManager.
+    /// Ends a connection, if the present NetworkManager process has made it.
     pub async fn disconnect(&self, connection: &str) -> Result<(), BusError> {
         let path = connection.strip_prefix(self.service.owner());
         let Some(path) = path.filter(|path| path.starts_with('/')) else {
@@ -136,8 +136,8 @@ impl NetworkManager {
         }
     }
 
-    /// Names a connection so that no other ever has that name: one that begins anew counts from 1
-    /// again, and has another name on the bus.
+    /// Builds a unique name of a connection: a restarted NetworkManager counts from 1 again, but
+    /// has another name on the bus.
     fn name(&self, connection: &OwnedObjectPath) -> String {
         format!("{}{connection}", self.service.owner())
     }
@@ -164,7 +164,7 @@ fn state(device: &Properties, name: impl FnOnce(&OwnedObjectPath) -> String) -> 
 const NAME: &str = "org.freedesktop.NetworkManager";
 const ROOT: &str = "/org/freedesktop/NetworkManager";
 const DEVICE: &str = "org.freedesktop.NetworkManager.Device";
-/// What polkit calls it.
+/// Name of the action in polkit.
 const ACTION: &str = "org.freedesktop.NetworkManager.network-control";
 /// Values of `NMDeviceType`, `NMDeviceState` and `NMDeviceStateReason`.
 const MODEM: u32 = 8;
@@ -172,7 +172,7 @@ const UNAVAILABLE: u32 = 20;
 const DISCONNECTED: u32 = 30;
 const ACTIVATED: u32 = 100;
 const USER_REQUESTED: u32 = 39;
-/// Machines with containers have many.
+/// Machines with containers have many devices.
 const MAX_DEVICES: usize = 256;
 
 #[cfg(test)]

@@ -1,34 +1,34 @@
-//! Tables of nftables, by its own program.
+//! nftables tables, managed by running `nft`.
 
 use std::io::{self, Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-/// Why `nft` has not done what it was to do.
+/// Why a run of `nft` failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NftError {
-    /// It is missing.
+    /// `nft` is missing.
     #[error("cannot run nft, which the package nftables has: {0}")]
     Missing(io::Error),
-    /// The guard that was to do it is gone.
+    /// The guard that should run `nft` has ended.
     #[error("cannot tell the guard: {0}")]
     NoGuard(io::Error),
-    /// It refuses.
+    /// `nft` refuses.
     #[error("nft refuses: {0}")]
     Refused(String),
 }
 
-/// Asks `nft` whether it would take the script.
+/// Checks whether `nft` would accept the script.
 pub(crate) fn check(script: &str) -> Result<(), NftError> {
     run(&["-c", "-f", "-"], script).map(drop)
 }
 
-/// Executes the script as a whole, or nothing of it.
+/// Executes the script as a whole, or none of it.
 pub(crate) fn apply(script: &str) -> Result<(), NftError> {
     run(&["-f", "-"], script).map(drop)
 }
 
-/// The table `inet NAME` as text, without the elements of its sets; `None`: there is none.
+/// Returns the table `inet NAME` as text, without the elements of its sets; `None` if missing.
 pub(crate) fn list(name: &str) -> Result<Option<String>, NftError> {
     match run(&["-t", "list", "table", "inet", name], "") {
         Ok(text) => Ok(Some(text)),
@@ -37,7 +37,7 @@ pub(crate) fn list(name: &str) -> Result<Option<String>, NftError> {
     }
 }
 
-/// The packets of the counter NAME of the table `inet TABLE`.
+/// Returns the packet count of the counter NAME of the table `inet TABLE`.
 pub(crate) fn counted(table: &str, name: &str) -> Result<u64, NftError> {
     let text = run(&["list", "counter", "inet", table, name], "")?;
     let mut words = text.split_whitespace().skip_while(|it| *it != "packets");
@@ -45,13 +45,13 @@ pub(crate) fn counted(table: &str, name: &str) -> Result<u64, NftError> {
     count.ok_or_else(|| NftError::Refused(first_line(&text)))
 }
 
-/// All tables as JSON, without the elements of their sets.
+/// Returns all tables as JSON, without the elements of their sets.
 pub(crate) fn list_all() -> Result<String, NftError> {
     run(&["-j", "-t", "list", "ruleset"], "")
 }
 
-/// Names the chains of others that drop what is forwarded unless they have a rule for it, as Docker
-/// has one. A packet passes only if every chain lets it, so a rule of ours changes nothing there.
+/// Names other programs' chains that drop forwarded packets unless they have a rule for them, as
+/// Docker's do. A packet passes only if every chain accepts it, so Hawser's rules cannot help.
 pub(crate) fn dropping_chains() -> Result<Vec<String>, NftError> {
     Ok(forward_drops(&run(&["list", "chains"], "")?))
 }
@@ -69,12 +69,12 @@ fn forward_drops(listed: &str) -> Vec<String> {
             found.push(format!("{table} {chain}"));
         }
     }
-    // Tables of ours allow what they are for.
+    // Hawser's own tables accept what they are for.
     found.retain(|name| !name.starts_with("inet hawser_"));
     found
 }
 
-/// Returns what `nft` prints.
+/// Runs `nft` and returns its output.
 fn run(arguments: &[&str], input: &str) -> Result<String, NftError> {
     let mut nft = Command::new(NFT)
         .args(arguments)
@@ -84,7 +84,7 @@ fn run(arguments: &[&str], input: &str) -> Result<String, NftError> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(NftError::Missing)?;
-    // It reads all of it before it says anything.
+    // `nft` reads all input before it prints anything.
     let given = nft
         .stdin
         .take()
@@ -108,9 +108,9 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The program that knows nftables.
+/// Name of the nftables program.
 pub(crate) const NFT: &str = "nft";
-/// The kernel's answer, in the words of the C library.
+/// The kernel's error, in the words of the C library.
 const NO_SUCH_TABLE: &str = "No such file or directory";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! How packets of a gateway's clients get from a TUN device to the internet, and back: by the
-//! kernel's forwarding, with its address translation or without.
+//! Forwarding of packets between a gateway's clients on a TUN device and the internet: by the
+//! kernel, with or without its address translation.
 //!
-//! The table of rules is a guard's, as the settings are: all of it goes with this program, however
-//! that ends.
+//! A guard owns the rules and the settings, and removes them when this program ends, however it
+//! ends.
 
 mod flows;
 
@@ -19,29 +19,29 @@ use crate::nft::{self, NftError};
 pub use flows::FlowLimits;
 use flows::{FlowRules, REFUSED, ip};
 
-/// What is forwarded, and what reaches this machine itself.
+/// Clients, the kind of forwarding, and the reachable addresses of this machine.
 #[derive(Clone, Debug)]
 pub struct ExitPlan {
-    /// The networks of clients, each by this machine's address in it.
+    /// Networks of clients, each given by this machine's address in it.
     pub clients: Vec<IpNet>,
-    /// What the internet sees of them.
+    /// The addresses that the internet sees.
     pub kind: ExitKind,
-    /// Networks in which addresses of this machine are open to them, too.
+    /// Networks in which clients may reach addresses of this machine, too.
     pub opened: Vec<IpNet>,
-    /// Limits for the flows of each.
+    /// Limits for the flows of each client.
     pub flows: FlowLimits,
 }
 
-/// What the internet sees of clients.
+/// The addresses under which the internet sees clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
     /// The gateway's own address (RFC 3022).
     Nat,
-    /// The clients' addresses, which others route here.
+    /// The clients' own addresses, which other routers route to this machine.
     Routed,
 }
 
-/// Clients' packets are forwarded for as long as this lives.
+/// Forwarding of clients' packets, for as long as this lives.
 #[derive(Debug)]
 pub struct PacketExit {
     table: String,
@@ -53,21 +53,21 @@ pub struct PacketExit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExitError {
-    /// There is no table of rules.
+    /// The nftables table could not be created.
     #[error(transparent)]
     Rules(#[from] NftError),
-    /// A setting of the system stays as it is.
+    /// A system setting could not be changed.
     #[error(transparent)]
     Setting(#[from] GuardError),
 }
 
 impl PacketExit {
-    /// Begins: packets that come by `device` from clients are forwarded. Clients do not reach each
-    /// other, and hosts outside begin no flows to clients, except where these are routed. Of
-    /// what they send to this machine, pings to its inner addresses arrive, and what is opened.
+    /// Begins to forward packets that arrive by `device` from clients. Clients cannot reach each
+    /// other. Hosts outside can begin flows to clients only if these are routed. This machine
+    /// accepts only pings to its inner addresses, and packets to the opened networks.
     ///
     /// # Errors
-    /// That the system lacks something or forbids it, which takes `CAP_NET_ADMIN`.
+    /// The system lacks a feature or forbids it: this needs `CAP_NET_ADMIN`.
     ///
     /// Blocks for the time of a few processes.
     pub fn begin(device: &str, plan: &ExitPlan, mut guard: Guard) -> Result<Self, ExitError> {
@@ -80,14 +80,14 @@ impl PacketExit {
         }
         let mut flows = FlowRules::new(&table, plan.kind == ExitKind::Routed, limits, room);
         let script_with = |flows: &FlowRules| {
-            // Before forwarding begins.
+            // Evaluated before forwarding begins.
             let mut not_forwarded = Family::ALL.to_vec();
             not_forwarded.retain(|family| !family.is_forwarded());
             script(device, plan, flows, &not_forwarded)
         };
         let begun = guard.begin_table(&table, || script_with(&flows));
         if let Err(NftError::Refused(reason)) = begun {
-            // Without CONFIG_NF_CONNTRACK_TIMEOUT, unless it is something else.
+            // Refused without CONFIG_NF_CONNTRACK_TIMEOUT, unless the cause is another one.
             flows = flows.without_time_outs();
             guard.begin_table(&table, || script_with(&flows))?;
             tracing::warn!(reason, "idle connections of clients count for five days");
@@ -106,59 +106,59 @@ impl PacketExit {
         })
     }
 
-    /// Counts the flows of each client from now on, by the networks that it has. Blocks while the
-    /// guard is busy with changes of before.
+    /// Counts the flows of each client from now on, by the client's networks. Blocks while the
+    /// guard is busy with earlier changes.
     ///
     /// # Errors
-    /// That the guard is gone.
+    /// The guard has ended.
     pub fn limit_flows(&mut self, owned: &BTreeMap<IpNet, [u8; 32]>) -> io::Result<()> {
         let commands = self.flows.give(owned);
         let mut batches = commands.chunks(IN_A_BATCH);
         batches.try_for_each(|batch| self.guard.change_rules(&batch.join("; ")))
     }
 
-    /// The name of the table of rules.
+    /// Returns the name of the nftables table.
     pub fn table(&self) -> &str {
         &self.table
     }
 
-    /// The rules as they are, for the curious.
+    /// Returns the rules as they are, for diagnosis.
     ///
     /// # Errors
-    /// That `nft` cannot say.
+    /// `nft` fails.
     pub fn rules(&self) -> io::Result<String> {
         let listed = nft::list(&self.table).map_err(io::Error::other)?;
         listed.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// Returns how many packets were refused that would have begun a flow, since `table` was made.
+/// Returns how many packets that would have begun a flow were refused since `table` was created.
 /// Blocks for the time of a process.
 ///
 /// # Errors
-/// That `nft` cannot say.
+/// `nft` fails.
 pub fn refused_flows(table: &str) -> Result<u64, NftError> {
     nft::counted(table, REFUSED)
 }
 
-/// One of the numbers of connection tracking, if the kernel says it.
+/// Reads one of the settings of connection tracking, if the kernel has it.
 fn tracked(setting: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("{TRACKING}/{setting}")).ok()?;
     text.trim().parse().ok()
 }
 
-/// Connections that one client may have this machine begin: the kernel keeps each for two minutes
-/// after its end, and one client has an eighth of its table at most.
+/// Limits of connections that one client may have this machine begin: the kernel keeps each for two
+/// minutes after its end, and one client gets at most an eighth of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectLimits {
-    /// At once, after a pause.
+    /// Connections at once, after a pause.
     pub at_once: u32,
-    /// In a second, in the long run.
+    /// Connections per second, in the long run.
     pub per_second: u32,
 }
 
 impl ConnectLimits {
-    /// The limits by the kernel's settings of this moment; `None` where it tracks no connections.
+    /// Returns the limits by the kernel's present settings; `None` if it tracks no connections.
     pub fn of_kernel() -> Option<Self> {
         let at_once = u32::try_from(tracked(MOST_TRACKED)? / 8).unwrap_or(u32::MAX);
         let per_second = (at_once / KEPT_AFTER_END).max(1);
@@ -169,8 +169,8 @@ impl ConnectLimits {
     }
 }
 
-/// Returns for how long the kernel may know a connection that is idle, by its settings of this
-/// moment; where they can't be read, by those that Linux begins with.
+/// Returns the longest time for which the kernel may track an idle connection, by its present
+/// settings, or by Linux's defaults if the settings can't be read.
 pub fn longest_tracked() -> Duration {
     let settings = fs::read_dir(TRACKING).into_iter().flatten().flatten();
     let seconds = settings.filter_map(|setting| {
@@ -185,15 +185,15 @@ pub fn longest_tracked() -> Duration {
     longest.unwrap_or(IDLE_TCP)
 }
 
-/// The rules, on one line, so that they hold from one moment on.
+/// Builds the rules on one line, so that they take effect at once.
 fn script(device: &str, plan: &ExitPlan, flows: &FlowRules, not_forwarded: &[Family]) -> String {
     let arriving = arriving(device, plan, &flows.arriving());
     let passing = passing(device, plan, not_forwarded);
     let (definitions, beginning) = (flows.definitions(), flows.passing(device));
     let mut leaving = String::new();
     if plan.kind == ExitKind::Nat {
-        // What bears a client's address by `lo` is on its way to a service of this machine, which
-        // is to see that address (`foreign_source`).
+        // Packets with a client's address that leave by `lo` are for a service of this machine,
+        // which must see that address (`foreign_source`).
         for net in &plan.clients {
             let (family, net) = (ip(net), net.trunc());
             let _ = write!(
@@ -212,8 +212,8 @@ fn script(device: &str, plan: &ExitPlan, flows: &FlowRules, not_forwarded: &[Fam
     )
 }
 
-/// What the kernel takes to be for this machine. It knows that better than a list of addresses,
-/// which is late by a moment.
+/// Builds rules for packets that the kernel delivers to this machine. The kernel's decision is more
+/// current than any list of addresses.
 fn arriving(device: &str, plan: &ExitPlan, beginning: &str) -> String {
     let mut arriving = format!("iifname != \"{device}\" accept; {beginning}");
     for net in &plan.clients {
@@ -234,23 +234,23 @@ fn arriving(device: &str, plan: &ExitPlan, beginning: &str) -> String {
     arriving
 }
 
-/// What is forwarded.
+/// Builds rules for forwarded packets.
 fn passing(device: &str, plan: &ExitPlan, not_forwarded: &[Family]) -> String {
     let mut passing = String::new();
     for family in not_forwarded {
-        // This machine forwarded nothing before, and still forwards nothing else.
+        // Forwarding was off before, and stays off for all other traffic.
         let others = format!("iifname != \"{device}\" oifname != \"{device}\"");
         let _ = write!(passing, "meta nfproto {} {others} drop; ", family.name());
     }
     let _ = write!(passing, "iifname \"{device}\" oifname \"{device}\" drop; ");
-    // Rules of this machine led it elsewhere, such as to a container, after it was judged.
+    // Rules of this machine redirected the flow, such as to a container, after it was judged.
     let _ = write!(
         passing,
         "iifname \"{device}\" ct status dnat ct direction original jump diverted; "
     );
     if plan.kind == ExitKind::Nat {
         let _ = write!(passing, "oifname \"{device}\" ct state new,invalid drop; ");
-        // The kernel would send it on as it is, with the client's address.
+        // The kernel would forward these packets without translation, with the client's address.
         let _ = write!(
             passing,
             "iifname \"{device}\" ct state invalid,untracked drop; "
@@ -263,7 +263,7 @@ fn passing(device: &str, plan: &ExitPlan, not_forwarded: &[Family]) -> String {
     passing
 }
 
-/// What goes on although it was led elsewhere.
+/// Builds rules for redirected flows that are still forwarded.
 fn diverted(plan: &ExitPlan) -> String {
     let mut diverted = String::new();
     for net in &plan.opened {
@@ -277,16 +277,16 @@ fn table_of(device: &str) -> String {
     format!("hawser_{device}")
 }
 
-/// Changes that are made at once. Each is a line of some 100 bytes, or of 500 with a chain.
+/// Changes in one batch. Each is a line of some 100 bytes, or of 500 with a chain.
 const IN_A_BATCH: usize = 64;
 /// Settings of the kernel's connection tracking.
 const TRACKING: &str = "/proc/sys/net/netfilter";
-/// Connections that it knows at most.
+/// Most connections that the kernel tracks.
 const MOST_TRACKED: &str = "nf_conntrack_max";
-/// Seconds for which it keeps a connection that has ended, or a flow of UDP with answers, unless
-/// told otherwise (`nf_conntrack_tcp_timeout_time_wait`, `nf_conntrack_udp_timeout_stream`).
+/// Seconds for which the kernel keeps a connection that has ended, or a UDP flow with answers, by
+/// default (`nf_conntrack_tcp_timeout_time_wait`, `nf_conntrack_udp_timeout_stream`).
 const KEPT_AFTER_END: u32 = 120;
-/// How long it keeps an idle TCP connection, the longest of all, unless told otherwise.
+/// Default time for which the kernel keeps an idle TCP connection, the longest of all.
 const IDLE_TCP: Duration = Duration::from_secs(5 * 24 * 3600);
 
 #[cfg(test)]

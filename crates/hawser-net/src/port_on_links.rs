@@ -1,5 +1,5 @@
-//! A port that is listened on by each link by itself, so that answers leave by the link that was
-//! asked.
+//! A port at which each link has a socket of its own, so that answers leave by the link of the
+//! request.
 
 #[cfg(test)]
 mod tests;
@@ -19,9 +19,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::bind;
 use crate::links::Link;
 
-/// Keeps a socket on each of the links that are `wanted`, for each of `addresses`, and has what
-/// comes to it served, for as long as it is not dropped. A socket ends when its link is gone. One
-/// that can't be had is tried again: when the links change, and else after ever longer pauses.
+/// Keeps a socket on each of the links that are `wanted`, for each of `addresses`, and serves it,
+/// until this is dropped. A socket ends when its link is gone. A socket that can't be opened is
+/// tried again: when the links change, and else after ever longer pauses.
 pub(crate) async fn follow<S>(
     addresses: Vec<SocketAddr>,
     mut links: watch::Receiver<Arc<Vec<Link>>>,
@@ -48,7 +48,7 @@ pub(crate) async fn follow<S>(
         tokio::select! {
             changed = links.changed() => {
                 if changed.is_err() {
-                    // The links are not followed any more: what is there stays.
+                    // The links are not followed any more: the sockets stay.
                     return std::future::pending().await;
                 }
                 pauses.reset();
@@ -62,15 +62,15 @@ pub(crate) async fn follow<S>(
 #[derive(Default)]
 struct Sockets {
     open: BTreeMap<Place, AbortHandle>,
-    /// Where there is none though one is wanted, which was told.
+    /// Places that lack a wanted socket, which was logged.
     lacking: BTreeSet<Place>,
 }
 
 type Place = (LinkIndex, SocketAddr);
 
 impl Sockets {
-    /// Ends sockets whose link is gone. A link that is down for a while keeps its connections, and
-    /// what they came by.
+    /// Ends sockets whose link is gone. A link that is down for a while keeps its connections and
+    /// its sockets.
     fn close_on_lost_links(&mut self, now: &[Link]) {
         let is_there = |place: &Place| now.iter().any(|link| link.index == place.0);
         self.open.retain(|place, listening| {
@@ -83,7 +83,7 @@ impl Sockets {
         self.lacking.retain(is_there);
     }
 
-    /// Listens at an address on a link, unless that is done. Returns whether it is.
+    /// Listens at an address on a link, unless that is done. Returns whether it is done.
     fn open(
         &mut self,
         link: &Link,
@@ -98,7 +98,7 @@ impl Sockets {
         match bind::listen_on_link(address, place.0) {
             Ok(listener) => {
                 if self.lacking.remove(&place) {
-                    tracing::info!(link, %address, "listening on this link by itself now");
+                    tracing::info!(link, %address, "listening on the link's own socket now");
                 }
                 self.open.insert(place, serve(listener));
                 true
@@ -107,7 +107,7 @@ impl Sockets {
                 if self.lacking.insert(place) {
                     tracing::warn!(
                         link, %address, %error,
-                        "can't listen on this link by itself, and will try again"
+                        "cannot open the link's own socket, trying again"
                     );
                 }
                 false
@@ -116,6 +116,6 @@ impl Sockets {
     }
 }
 
-/// Pauses before a socket is tried again that could not be had.
+/// Pauses before a socket that failed is tried again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! Rules of nftables by which connections to a port of this machine come to another one.
+//! nftables rules that redirect connections from one port of this machine to another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use tokio::task::spawn_blocking;
 
 use crate::nft;
 
-/// The ports among these that rules of this machine lead to other ones (`REDIRECT`), each with
-/// where it leads, if the rule says that. `None` where nobody tells: `nft` is missing, or refuses.
+/// Returns those of these ports that rules of this machine redirect (`REDIRECT`), each with its
+/// target port, if the rule states one. `None` if `nft` is missing or refuses.
 ///
-/// Rules of sets with names, and those that are for all ports but some, are not seen.
+/// Rules with named sets, and rules for all ports but some, are not recognised.
 pub async fn led_elsewhere(ports: BTreeSet<u16>) -> Option<BTreeMap<u16, Option<u16>>> {
     let ruleset = spawn_blocking(nft::list_all).await.ok()?.ok()?;
     Some(redirects(&serde_json::from_str(&ruleset).ok()?, &ports))
@@ -24,7 +24,7 @@ fn redirects(ruleset: &Value, ports: &BTreeSet<u16>) -> BTreeMap<u16, Option<u16
         .as_array()
         .map_or(&[][..], Vec::as_slice);
     let place = |it: &Value, name: &str| [&it["family"], &it["table"], &it[name]].map(Value::clone);
-    // What is sent by this machine itself, and the like. Chains without a hook are called.
+    // Chains of other hooks, such as output. Other chains call those without a hook.
     let chains = items.iter().map(|it| &it["chain"]);
     let others = chains.filter(|it| it["hook"].as_str().is_some_and(|hook| hook != "prerouting"));
     let others: Vec<_> = others.map(|it| place(it, "name")).collect();
@@ -49,17 +49,17 @@ fn redirects(ruleset: &Value, ports: &BTreeSet<u16>) -> BTreeMap<u16, Option<u16
     found
 }
 
-/// Where a statement leads, if it is such a one.
+/// Returns the target of a redirect statement; `None` for another statement.
 fn redirect(statement: &Value) -> Option<Option<u16>> {
-    // Without a port it keeps the one that it has.
+    // A redirect without a port keeps the port.
     if let Some(port) = statement["redirect"].get("port") {
         return Some(port_of(port));
     }
-    // As `iptables` writes it, with a number that nft does not show.
+    // The form that `iptables` writes, with a port that `nft` does not show.
     (statement["xt"]["name"] == "REDIRECT").then_some(None)
 }
 
-/// Whether an expression lets packets of TCP to this port through, and not those to all.
+/// Returns whether an expression matches TCP packets to this port, but not to every port.
 fn is_for(expression: &Value, port: u16) -> bool {
     let condition = &expression["match"];
     let payload = &condition["left"]["payload"];
@@ -68,7 +68,7 @@ fn is_for(expression: &Value, port: u16) -> bool {
     is_port && is_positive && has(&condition["right"], port)
 }
 
-/// Whether a value, a set or a range of them has this port.
+/// Returns whether a value, a set or a range includes this port.
 fn has(value: &Value, port: u16) -> bool {
     if let Some(elements) = value["set"].as_array() {
         return elements.iter().any(|it| has(it, port));
@@ -117,8 +117,8 @@ mod tests {
             rule("to", "tcp", "==", "443", &to(8443)),
             rule("called", "tcp", "==", several, &to(8080)),
             rule("to", "th", "in", "25", target),
-            // Not connections, all but one, one that stays, a set by its name, another hook, and
-            // what does something else.
+            // Not TCP, all ports but one, an unchanged port, a named set, another hook, and another
+            // statement.
             rule("to", "udp", "==", "53", &to(5353)),
             rule("to", "tcp", "!=", "1", &to(9)),
             rule("to", "tcp", "==", "22", &to(22)),

@@ -1,4 +1,4 @@
-//! Rules of the system that say which routing table is asked (`ip rule`), and their removal.
+//! Routing policy rules of the system (`ip rule`), and their removal.
 
 use std::net::IpAddr;
 
@@ -6,13 +6,13 @@ use futures_util::TryStreamExt as _;
 use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RuleAddRequest};
 
-/// The request for a rule with this preference that names a table; conditions are added to it.
+/// Starts the request for a rule with this preference and table; callers add conditions.
 pub(crate) fn new(handle: &Handle, preference: u32, table: u32) -> RuleAddRequest {
     let request = handle.rule().add().priority(preference).table_id(table);
     request.action(RuleAction::ToTable)
 }
 
-/// Leaves the default routes of the table out.
+/// Makes the rule ignore default routes of its table.
 pub(crate) fn without_default_routes(mut rule: RuleAddRequest) -> RuleAddRequest {
     let suppress = RuleAttribute::SuppressPrefixLen(0);
     rule.message_mut().attributes.push(suppress);
@@ -27,30 +27,30 @@ pub(crate) async fn add(rule: RuleAddRequest, version: IpVersion) -> Result<(), 
     }
 }
 
-/// Removes the rules of a family that `is_meant`.
+/// Removes the rules of a family that satisfy `is_meant`.
 pub(crate) async fn remove(
     handle: &Handle,
     version: IpVersion,
     is_meant: impl Fn(&RuleMessage) -> bool,
 ) {
-    // A machine may be without one of the families.
+    // A machine may lack one of the families.
     let listed: Result<Vec<RuleMessage>, _> =
         handle.rule().get(version).execute().try_collect().await;
     for rule in listed.unwrap_or_default() {
         if is_meant(&rule)
             && let Err(error) = handle.rule().del(rule).execute().await
         {
-            tracing::debug!(%error, "a rule for routes is left");
+            tracing::debug!(%error, "cannot remove a routing rule");
         }
     }
 }
 
-/// Returns whether the kernel refuses because it has such a route or rule already.
+/// Returns whether the kernel refuses because such a route or rule already exists.
 pub(crate) fn is_there(error: &rtnetlink::Error) -> bool {
     matches!(error, rtnetlink::Error::NetlinkError(said) if said.raw_code() == -libc::EEXIST)
 }
 
-/// Its preference.
+/// Returns the preference of a rule.
 pub(crate) fn preference(rule: &RuleMessage) -> Option<u32> {
     rule.attributes.iter().find_map(|it| match it {
         RuleAttribute::Priority(preference) => Some(*preference),
@@ -58,7 +58,7 @@ pub(crate) fn preference(rule: &RuleMessage) -> Option<u32> {
     })
 }
 
-/// The interface that it names as the way in.
+/// Returns the input interface of a rule.
 pub(crate) fn way_in(rule: &RuleMessage) -> Option<&str> {
     rule.attributes.iter().find_map(|it| match it {
         RuleAttribute::Iifname(name) => Some(name.as_str()),
@@ -66,7 +66,7 @@ pub(crate) fn way_in(rule: &RuleMessage) -> Option<&str> {
     })
 }
 
-/// The family of an address.
+/// Returns the family of an address.
 pub(crate) const fn version_of(address: IpAddr) -> IpVersion {
     match address {
         IpAddr::V4(_) => IpVersion::V4,
@@ -74,5 +74,5 @@ pub(crate) const fn version_of(address: IpAddr) -> IpVersion {
     }
 }
 
-/// The table that the system has for its own routes.
+/// The main routing table.
 pub(crate) const MAIN: u32 = 254;

@@ -1,4 +1,4 @@
-//! One session that runs, as its application sees it: streams, its end, and what it did.
+//! A running session, as its application sees it: streams, its end, and its records.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ pub use crate::driver::ConnectionError;
 use crate::driver::Driver;
 use crate::stream::BondStream;
 
-/// A handle to a session, of either side. A clone is another handle to the same one.
+/// A handle to a session, of either side. A clone is another handle to the same session.
 ///
 /// A client's session lives for as long as its [`Client`](crate::client::Client) keeps it on
 /// links, a gateway's for as long as its [`Gateway`](crate::gateway::Gateway) is there.
@@ -33,7 +33,7 @@ impl SessionHandle {
         Self::new(stream.driver().clone())
     }
 
-    /// The session's name, as both ends' logs show it.
+    /// The session's id, as both ends' logs show it.
     pub fn id(&self) -> SessionId {
         self.driver.id()
     }
@@ -45,7 +45,7 @@ impl SessionHandle {
     }
 
     /// Waits for the next stream that the peer opens; `None` once the session is over. Can be
-    /// dropped and called again without losing one.
+    /// dropped and called again without losing a stream.
     pub async fn accept(&self) -> Option<BondStream> {
         let id = poll_fn(|cx| self.driver.poll_incoming(cx)).await?;
         let opening = self.driver.with(|session, _| session.peer_metadata(id));
@@ -53,18 +53,18 @@ impl SessionHandle {
         Some(BondStream::new(self.driver.clone(), id, opening))
     }
 
-    /// Tells whether the peer takes datagrams; `None` while that is not known.
+    /// True if the peer takes datagrams; `None` while this is unknown.
     pub fn takes_datagrams(&self) -> Option<bool> {
         self.driver.with(|session, _| session.takes_datagrams())
     }
 
-    /// Begins the end in order: what was written still arrives, and then the peer hears `code`
-    /// and `reason`, of which the first 512 bytes. [`SessionHandle::ended`] waits for that.
+    /// Begins the end in order: written data still arrives, and then the peer receives `code` and
+    /// the first 512 bytes of `reason`. [`SessionHandle::ended`] waits for that.
     pub fn close(&self, code: u32, reason: &str) {
         self.driver.close_because(code, reason);
     }
 
-    /// Ends the session at once. The peer is not told, and what is in flight is lost.
+    /// Ends the session at once. The peer is not told, and data in flight is lost.
     pub fn abort(&self) {
         self.driver.abort();
     }
@@ -82,9 +82,9 @@ impl SessionHandle {
         }
     }
 
-    /// Waits until this session is not the one to use: the [`Client`](crate::client::Client) that
-    /// began it goes on in another one, or it is over. Streams that are open in it go on in the
-    /// first case; one that would stay open for long is better opened anew.
+    /// Waits until this session is not the one to use: it is over, or the
+    /// [`Client`](crate::client::Client) that began it goes on in another one. Its open streams go
+    /// on in the latter case; a stream that would stay open for long is better opened anew.
     pub async fn superseded(&self) {
         let mut changes = self.driver.changes();
         while !self.driver.is_superseded() && self.driver.closed().is_none() {
@@ -94,7 +94,7 @@ impl SessionHandle {
         }
     }
 
-    /// Returns why the session is over; `None` while it is not.
+    /// Returns why the session is over; `None` while it is open.
     pub fn end(&self) -> Option<ConnectionError> {
         self.driver.end()
     }
@@ -104,18 +104,18 @@ impl SessionHandle {
         self.driver.snapshot(max_streams)
     }
 
-    /// The applications that these streams belong to, as far as
-    /// [`BondStream::set_label`] has said and its label knows by now.
+    /// The applications of these streams, where [`BondStream::set_label`] was called and its label
+    /// knows the application by now.
     pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         self.driver.labels(streams)
     }
 
-    /// Reads what the session has recorded.
+    /// Reads the session's recorder.
     pub fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> R {
         self.driver.recorder(read)
     }
 
-    /// This end's addresses of the channels in a snapshot, by their links too: an association has
+    /// This end's addresses of the channels in a snapshot, by link as well: an association has
     /// several.
     pub fn addresses(
         &self,

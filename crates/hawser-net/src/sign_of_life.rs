@@ -7,8 +7,8 @@ use hawser_types::Instant;
 use crate::clock;
 use crate::driver::Driver;
 
-/// Asks sessions for a sign of life; returns the first whose peer's host gives none within
-/// `patience`. `None` as soon as all have answered, or are over.
+/// Asks sessions for a sign of life; returns the first session whose peer's host gives none within
+/// `patience`. Returns `None` as soon as all have answered, or are over.
 pub(crate) async fn oldest_silent(sessions: &[Driver], patience: Duration) -> Option<&Driver> {
     let asked = clock::now();
     for session in sessions {
@@ -26,8 +26,8 @@ pub(crate) async fn oldest_silent(sessions: &[Driver], patience: Duration) -> Op
     sessions.iter().find(is_silent)
 }
 
-/// Waits until the peer's host has given a sign of life since `since`; false if it has not by
-/// `until`.
+/// Waits until the peer's host has given a sign of life since `since`; returns false if there is
+/// none by `until`.
 pub(crate) async fn is_heard(session: &Driver, since: Instant, until: Instant) -> bool {
     loop {
         if session.with(|session, _| session.was_heard_since(since)) {

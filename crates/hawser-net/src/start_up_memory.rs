@@ -1,4 +1,4 @@
-//! Memory that only the program's start needed: pages of its own file, and what was freed since.
+//! Memory that only the program's start needed: pages of its own file, and memory freed since.
 
 use std::io;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// Gives it back once the program has started. A page of the file that is needed again is mapped
-/// again, and read from the disk only if the kernel has dropped it since.
+/// Gives this memory back once the program has started. A page of the file that is needed again is
+/// mapped again, and read from the disk only if the kernel has dropped it since.
 pub async fn release_after_start() {
     for pause in PAUSES {
         tokio::time::sleep(pause).await;
         sys::trim_heap();
         if let Err(error) = release() {
-            tracing::debug!(%error, "pages of the program stay in memory");
+            tracing::debug!(%error, "cannot release pages of the program");
         }
     }
 }
@@ -24,8 +24,8 @@ fn release() -> io::Result<()> {
     sys::release_pages(unwritten(&mappings, &program.to_string_lossy()))
 }
 
-/// Returns the parts of memory, by a text of the form of `/proc/PID/smaps`, that show `file` as it
-/// is: nobody may write them, and no page of them is a copy.
+/// Returns the parts of memory that show `file` unchanged, by a text of the form of
+/// `/proc/PID/smaps`: they are not writable, and no page of them is a copy.
 fn unwritten(mappings: &str, file: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut candidate = None;
@@ -53,8 +53,8 @@ fn heading(line: &str) -> Option<Range<usize>> {
     (range.start < range.end).then_some(range)
 }
 
-/// First, links have joined and the first connections are open; then, what is seldom done, such as
-/// the capture's loading or what `auto` measures, is done as well.
+/// First, when links have joined and the first connections are open; then, when rare work, such as
+/// the capture's loading or the measurements of `auto`, is done as well.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(40)];
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_has_written_is_released() {
+    fn only_unwritten_pages_are_released() {
         let text = "\
 1000-2000 r--p 00000000 fe:00 7 /bin/some program
 Rss:                   4 kB

@@ -1,10 +1,10 @@
 //! The state that a host keeps between runs: its state directory and the files in it.
 //!
-//! The files are JSON for the eyes of an administrator. Each is replaced as a whole, under a lock,
-//! after reading what another process may have put there meanwhile: `hawser invite` and
-//! `hawser peers revoke` work beside a running daemon, which notices by `reload_if_changed`. A
-//! file that makes no sense is reported by name and never overwritten; one that is a cache is set
-//! aside. [`StateFile`] has them all. Fields of a later version are kept.
+//! The files are JSON that an administrator can read. Each is replaced as a whole, under a lock,
+//! after reading the changes of other processes: `hawser invite` and `hawser peers revoke` work
+//! beside a running daemon, which notices by `reload_if_changed`. An invalid file is reported by
+//! name and never overwritten; an invalid cache file is set aside. [`StateFile`] lists all files.
+//! Fields of a later version are kept.
 
 mod client;
 mod dir;

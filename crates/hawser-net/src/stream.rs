@@ -26,8 +26,8 @@ use shared::Core;
 
 /// A two-way byte stream that uses every link between two hosts.
 ///
-/// Behaves as a TCP connection does: writing is buffered and held back when the peer does not
-/// read, `shutdown` ends one direction, and dropping the stream lets what was written arrive.
+/// Behaves as a TCP connection does: writing is buffered and held back when the peer does not read,
+/// `shutdown` ends one direction, and written data still arrives after the stream is dropped.
 /// [`BondStream::reset`] ends both directions at once. [`BondStream::into_split`] gives its two
 /// directions to two owners.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct BondStream {
 pub struct RejoinError(pub RecvStream, pub SendStream);
 
 impl BondStream {
-    /// `opening`: what the peer said when it opened the stream; empty for one's own.
+    /// `opening`: the peer's metadata when it opened the stream; empty for one's own.
     pub(crate) fn new(driver: Driver, id: StreamId, opening: Bytes) -> Self {
         let core = Arc::new(Core::new(driver, id, opening));
         Self {
@@ -56,8 +56,8 @@ impl BondStream {
         self.send.id()
     }
 
-    /// Says whose the stream is, for listings of its client: [`Client::labels`]. The peer does not
-    /// hear of it. For Hawser's own programs.
+    /// Sets whose the stream is, for listings of its client: [`Client::labels`]. The peer is not
+    /// told. For Hawser's own programs.
     ///
     /// [`Client::labels`]: crate::client::Client::labels
     #[doc(hidden)]
@@ -65,8 +65,8 @@ impl BondStream {
         self.core().driver.set_label(self.id(), label);
     }
 
-    /// Lets `read` see what the stream's session has recorded, and gives it the policy for chunks.
-    /// For Hawser's own programs.
+    /// Passes the recorder of the stream's session, and its policy for chunks, to `read`. For
+    /// Hawser's own programs.
     #[doc(hidden)]
     pub fn recorded<R>(&self, read: impl FnOnce(&Recorder, Instant, ChunkPolicy) -> R) -> R {
         let driver = &self.core().driver;
@@ -74,29 +74,29 @@ impl BondStream {
         driver.recorder(|recorder, now| read(recorder, now, policy))
     }
 
-    /// The flows of packets of the stream's session that have moved something lately, at most
-    /// `most`. For Hawser's own programs.
+    /// At most `most` flows of packets of the stream's session, those active last. For Hawser's own
+    /// programs.
     #[doc(hidden)]
     pub fn packet_flows(&self, most: usize) -> Vec<PacketFlow> {
         self.core().driver.packet_flows(most).0
     }
 
-    /// Returns what the peer said when it opened this stream; empty for a stream of one's own.
+    /// Returns the peer's metadata when it opened this stream; empty for a stream of one's own.
     pub fn opening(&self) -> &Bytes {
         self.receive.opening()
     }
 
-    /// Returns what drives the session that the stream belongs to.
+    /// Returns the driver of the session that the stream belongs to.
     pub(crate) fn driver(&self) -> &Driver {
         &self.core().driver
     }
 
-    /// Waits until the peer has accepted the stream; gives what it said then.
+    /// Waits until the peer has accepted the stream; returns the peer's metadata.
     pub async fn accepted(&mut self) -> io::Result<Bytes> {
         Ok(self.send.accepted().await?)
     }
 
-    /// Accepts a stream that the peer opened; it hears `metadata`.
+    /// Accepts a stream that the peer opened; the peer receives `metadata`.
     pub fn accept(&mut self, metadata: Bytes) -> io::Result<()> {
         self.core().answer();
         let id = self.id();
@@ -105,8 +105,8 @@ impl BondStream {
         accepted.map_err(|error| Failure::Refused(error).into())
     }
 
-    /// Splits the stream into its directions. Each is ended when its half is dropped: what was
-    /// written still arrives, and who writes to a half that is gone is stopped, with code 0.
+    /// Splits the stream into its directions. A half that is dropped ends its direction: written
+    /// data still arrives, and a peer that writes to it is stopped, with code 0.
     pub fn into_split(self) -> (RecvStream, SendStream) {
         self.core().set_split(true);
         (self.receive, self.send)
@@ -124,7 +124,7 @@ impl BondStream {
         Ok(Self { receive, send })
     }
 
-    /// Ends both directions at once; the peer hears `code`.
+    /// Ends both directions at once; the peer receives `code`.
     pub fn reset(&mut self, code: u32) {
         self.core().answer();
         self.send.mark_ended();
@@ -142,7 +142,7 @@ impl BondStream {
         self.core().driver.write_room(self.id())
     }
 
-    /// Writes some of `bytes` without copying; what was taken is cut off the front.
+    /// Writes some of `bytes` without copying; cuts the written bytes off the front.
     pub fn poll_write_bytes(
         &mut self,
         cx: &mut Context<'_>,
@@ -163,7 +163,7 @@ impl BondStream {
             .map_ok(|chunk| chunk.map(|(_, bytes)| bytes))
     }
 
-    /// The next bytes as they come, each with its position in the stream: see
+    /// The next bytes as they arrive, with their position in the stream: see
     /// [`BondStream::set_unordered`]. `None` once every byte was handed out.
     pub fn poll_read_chunk(
         &mut self,
@@ -185,7 +185,7 @@ impl BondStream {
         self.receive.read_chunk(max).await
     }
 
-    /// Waits for bytes in whichever order they come: [`RecvStream::read_chunk_unordered`].
+    /// Waits for bytes in the order of arrival: [`RecvStream::read_chunk_unordered`].
     ///
     /// # Errors
     /// As [`RecvStream::read_chunk`].
@@ -201,14 +201,14 @@ impl BondStream {
         self.send.write_bytes(bytes).await
     }
 
-    /// From now on [`BondStream::poll_read_chunk`] hands out bytes as they come, by any channel,
-    /// rather than in order.
+    /// Makes [`BondStream::poll_read_chunk`] hand out bytes as they arrive, by any channel, rather
+    /// than in order.
     pub fn set_unordered(&mut self) -> io::Result<()> {
         Ok(self.receive.set_unordered()?)
     }
 
-    /// Says that the datagrams beside the stream are a call's: over an association they may be
-    /// duplicated rather than be lost.
+    /// Marks the datagrams beside the stream as those of a call: an association may duplicate them,
+    /// to lose fewer.
     pub fn set_call(&self) {
         let id = self.id();
         self.core().driver.with(|session, _| session.set_call(id));
@@ -217,7 +217,7 @@ impl BondStream {
     /// Sends a datagram beside the stream: [`SendStream::send_datagram`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`SendStream::send_datagram`].
     pub fn send_datagram(&self, payload: Bytes) -> Result<(), SendDatagramError> {
         self.send.send_datagram(payload)
     }
@@ -242,7 +242,7 @@ impl BondStream {
     /// `shutdown`.
     ///
     /// # Errors
-    /// When the peer has reset the stream, or reads no more of it.
+    /// When the peer has reset the stream, or has stopped reading it.
     pub async fn acknowledged(&mut self) -> io::Result<()> {
         Ok(self.send.acknowledged().await?)
     }

@@ -1,4 +1,4 @@
-//! Every system call that no safe wrapper covers. All `unsafe` of this crate is in this file.
+//! System calls that no safe wrapper covers. All `unsafe` code of this crate is in this file.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -11,13 +11,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The effective user id of this process.
+/// Returns the effective user id of this process.
 pub(crate) fn effective_user() -> u32 {
     // SAFETY: takes no argument, touches no memory and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Tries to take the exclusive advisory lock of `file`, which lasts until the file is closed.
+/// Tries to take the exclusive advisory lock of `file`, which is held until the file is closed.
 ///
 /// Fails with [`io::ErrorKind::WouldBlock`] while another open file holds it.
 pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<()> {
@@ -26,19 +26,19 @@ pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<()> {
     check(code)
 }
 
-/// Takes pages out of this process's memory. These ranges have to show files as they are, and
-/// nobody may write them; what is needed again is then as it was.
+/// Releases the memory of these pages. The ranges must map files unmodified, and no thread may
+/// write them; the kernel reads the same content again on demand.
 pub(crate) fn release_pages(ranges: Vec<Range<usize>>) -> io::Result<()> {
     for range in ranges {
         let from = std::ptr::without_provenance_mut(range.start);
-        // SAFETY: no page of the range is a copy of its own, so that each one comes back from the
-        // file with the same content.
+        // SAFETY: no page of the range was modified privately, so each is read from the file again
+        // with the same content.
         check(unsafe { libc::madvise(from, range.len(), libc::MADV_DONTNEED) })?;
     }
     Ok(())
 }
 
-/// Gives the system back what the allocator holds and nobody uses.
+/// Returns unused memory of the allocator to the system.
 pub(crate) fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: touches nothing that is in use.
@@ -67,9 +67,9 @@ pub(crate) fn set_int_option(
     check(code)
 }
 
-/// Reads a socket option of varying length into `value`; returns how many bytes are valid.
+/// Reads a socket option of varying length into `value`; returns the number of valid bytes.
 ///
-/// Bytes that the kernel did not write keep what they held.
+/// Bytes that the kernel did not write keep their value.
 pub(crate) fn read_option(
     socket: RawFd,
     level: libc::c_int,
@@ -92,16 +92,16 @@ pub(crate) fn read_option(
     Ok((length as usize).min(value.len()))
 }
 
-/// A copy of a descriptor of this process, which programs that it starts do not inherit.
+/// Duplicates a descriptor of this process; programs that this process starts do not inherit it.
 pub(crate) fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: touches no memory. A descriptor that is not open is answered with EBADF.
     let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
     check(copy.min(0))?;
-    // SAFETY: the kernel has just given it to this call, so nobody else has it.
+    // SAFETY: the kernel has just returned it to this call, so no other owner has it.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// The number of the interface that a socket is bound to; 0 where it is bound to none.
+/// Returns the index of the interface that a socket is bound to; 0 if it is not bound.
 pub(crate) fn bound_interface(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut index = [0; 4];
     let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX);
@@ -109,8 +109,8 @@ pub(crate) fn bound_interface(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(u32::from_ne_bytes(index))
 }
 
-/// Of the UDP sockets that share an address and a port with this one (`SO_REUSEPORT`), the second
-/// gets what comes from now on; where there is none, whichever the kernel chooses.
+/// Makes the second of the UDP sockets that share this address and port (`SO_REUSEPORT`) receive
+/// all further datagrams; without a second one the kernel chooses.
 pub(crate) fn lead_to_second(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut return_one = libc::sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
@@ -136,8 +136,8 @@ pub(crate) fn lead_to_second(socket: BorrowedFd<'_>) -> io::Result<()> {
     check(code)
 }
 
-/// Bytes in the send queue of a TCP socket that the peer has not acknowledged, unsent ones
-/// included.
+/// Returns the bytes in the send queue of a TCP socket that the peer has not acknowledged,
+/// including unsent ones.
 pub(crate) fn send_queue(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open for as long as it is borrowed; TIOCOUTQ (SIOCOUTQ) writes one
@@ -147,8 +147,8 @@ pub(crate) fn send_queue(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// BBR's estimate of the lowest round-trip time, in microseconds; `None` when the socket's
-/// congestion control is another one.
+/// Returns BBR's estimate of the lowest round-trip time, in microseconds; `None` for a socket with
+/// another congestion control.
 pub(crate) fn bbr_min_rtt(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut name = [0; 16];
     let length = read_option(
@@ -174,8 +174,8 @@ pub(crate) fn bbr_min_rtt(socket: BorrowedFd<'_>) -> Option<u32> {
     Some(u32::from_ne_bytes(word.try_into().ok()?))
 }
 
-/// True if a write to the socket would not have to wait. For TCP that looks at the low-water mark
-/// of unsent data, and asks the kernel to tell when the answer changes.
+/// Returns whether a write to the socket would not block. For TCP this checks the low-water mark of
+/// unsent data, and asks the kernel to notify when the answer changes.
 pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd: socket.as_raw_fd(),
@@ -188,9 +188,9 @@ pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(ready > 0)
 }
 
-/// Turns an open `/dev/net/tun` into a TUN device for whole IP packets, whose name is `name`; `%d`
-/// in it stands for the next free number. Each frame has a header of virtio in front, where the
-/// kernel has that. Returns the whole name.
+/// Turns an open `/dev/net/tun` into a TUN device for whole IP packets with the name `name`; `%d`
+/// in it stands for the next free number. Each frame begins with a virtio header, if the kernel
+/// supports that. Returns the whole name.
 pub(crate) fn make_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<String> {
     let bytes = name.as_bytes();
     if bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
@@ -216,20 +216,20 @@ pub(crate) fn make_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&letters).into_owned())
 }
 
-/// What the frames of a TUN device may be.
+/// Frames that a TUN device may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TunFrames {
-    /// Packets, without a header.
+    /// Single packets, without a header.
     Bare,
-    /// Packets behind a header of virtio.
+    /// Single packets behind a virtio header.
     Single,
-    /// Also many segments of one TCP flow at once.
+    /// Additionally many segments of one TCP flow in one frame.
     Tcp,
-    /// Also many datagrams of one UDP flow at once.
+    /// Additionally many datagrams of one UDP flow in one frame.
     TcpAndUdp,
 }
 
-/// Lets a TUN device give and take frames with many packets, as far as the kernel can (datagrams
+/// Enables frames with many packets on a TUN device, as far as the kernel supports them (datagrams
 /// from Linux 6.2 on).
 pub(crate) fn begin_tun_frames(file: BorrowedFd<'_>) -> io::Result<TunFrames> {
     let mut request = empty_request();
@@ -274,22 +274,22 @@ fn empty_request() -> libc::ifreq {
     unsafe { std::mem::zeroed() }
 }
 
-/// Has the runtime watch a file that it can wait for, for reading.
+/// Registers a file with the runtime, for reading.
 pub(crate) fn watch(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the descriptor stays open and the same for as long as it is owned.
     let watched = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
     watched.map_err(|error| error.into_parts().1)
 }
 
-/// Likewise, for writing, too.
+/// Registers a file with the runtime, for reading and writing.
 pub(crate) fn watch_both(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the descriptor stays open and the same for as long as it is owned.
     let watched = unsafe { AsyncFd::register(file) };
     watched.map_err(|error| error.into_parts().1)
 }
 
-/// From now on the signals that end services and terminals' programs are ignored, by programs that
-/// this process starts as well.
+/// Ignores the signals that end services and terminal programs, in this process and in programs
+/// that it starts.
 pub(crate) fn ignore_signals() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
         // SAFETY: no handler of this program's is involved.
@@ -298,7 +298,7 @@ pub(crate) fn ignore_signals() {
 }
 
 /// Leaves the network namespace, the mount namespace and, if `user`, the user namespace for new
-/// ones. The process must have one thread only.
+/// ones. The process must be single-threaded.
 pub(crate) fn leave_namespaces(user: bool) -> io::Result<()> {
     let mut flags = libc::CLONE_NEWNET | libc::CLONE_NEWNS;
     if user {
@@ -308,7 +308,7 @@ pub(crate) fn leave_namespaces(user: bool) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) })
 }
 
-/// Makes mounts of this namespace private, and covers the file `over` with the file `by`.
+/// Makes mounts of this namespace private, and bind-mounts the file `by` over the file `over`.
 pub(crate) fn cover_file(by: &CStr, over: &CStr) -> io::Result<()> {
     let none = std::ptr::null();
     let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -324,13 +324,13 @@ pub(crate) fn cover_file(by: &CStr, over: &CStr) -> io::Result<()> {
 pub(crate) enum NameError {
     /// The name does not exist or has no addresses.
     NoSuchName,
-    /// It could not find out.
+    /// The resolver failed.
     Failed,
 }
 
 /// Asks the system's resolver for the addresses of `name`, as `getaddrinfo` sorts them. Blocks.
 ///
-/// Unlike std's, this tells a name that does not exist from a resolver without an answer.
+/// Unlike std, this distinguishes a name that does not exist from a resolver without an answer.
 pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, NameError> {
     let name = CString::new(name).map_err(|_| NameError::NoSuchName)?;
     // SAFETY: all of its fields are numbers or pointers, for which zero is valid.
@@ -358,12 +358,12 @@ pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, NameError> {
         }
         entry = one.ai_next;
     }
-    // SAFETY: `getaddrinfo` made the list, and nothing of it is used any more.
+    // SAFETY: `getaddrinfo` made the list, and no part of it is used any more.
     unsafe { libc::freeaddrinfo(list) };
     Ok(addresses)
 }
 
-/// The address in a socket address of `length` bytes that `getaddrinfo` gave.
+/// Returns the address in a socket address of `length` bytes from `getaddrinfo`.
 fn address_of(address: *const libc::sockaddr, length: usize) -> Option<IpAddr> {
     if address.is_null() || length < size_of::<libc::sockaddr>() {
         return None;
@@ -373,12 +373,12 @@ fn address_of(address: *const libc::sockaddr, length: usize) -> Option<IpAddr> {
     let family = libc::c_int::from(unsafe { (*address).sa_family });
     match family {
         libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: family and length say that it is one.
+            // SAFETY: family and length show that it is a `sockaddr_in`.
             let address = unsafe { &*address.cast::<libc::sockaddr_in>() };
             Some(Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes()).into())
         }
         libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: family and length say that it is one.
+            // SAFETY: family and length show that it is a `sockaddr_in6`.
             let address = unsafe { &*address.cast::<libc::sockaddr_in6>() };
             Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
         }
@@ -394,7 +394,7 @@ fn check(code: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// glibc's answer for a name that exists without addresses; musl has no such answer.
+/// glibc's error for a name that exists without addresses; musl has no such error.
 const EAI_NODATA: libc::c_int = -5;
-/// Addresses that are kept of one name.
+/// Most addresses that are kept of one name.
 const MAX_ADDRESSES: usize = 16;

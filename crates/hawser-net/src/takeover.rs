@@ -1,14 +1,13 @@
-//! From a process to the one that takes its place: its listening sockets go over, and what comes
-//! for its sessions afterwards comes back.
+//! Takeover of a process by its successor: the listening sockets pass to the successor, which
+//! passes connections and datagrams of the predecessor's sessions back.
 //!
 //! The *predecessor* keeps its sessions until they end; keys, ledgers and counters never leave it.
-//! The *successor* has the ports. A connection that joins a session which the successor does not
-//! have, and a datagram under a key that it does not know, are the predecessor's.
+//! The *successor* has the ports. It passes connections that join a session which it does not have,
+//! and datagrams under a key that it does not know, to the predecessor.
 //!
-//! Both talk over a pair of connected sockets that keep the bounds of messages; a message may bring
-//! a descriptor along (unix(7), `SCM_RIGHTS`). Only a process and the child that it has started
-//! itself have such a pair, so neither distrusts the other; still, what can't be read ends the
-//! pair.
+//! Both talk over a pair of connected sockets that preserve message boundaries; a message may carry
+//! a descriptor (unix(7), `SCM_RIGHTS`). Only a process and the child that it has started itself
+//! have such a pair, so they trust each other; still, an unreadable message ends the pair.
 
 mod inherited;
 mod message;
@@ -33,13 +32,13 @@ pub use message::{Datagrams, Join, Left, Message, Offer, PortOf};
 pub use pipe::{Pipe, pair};
 pub use sockets::listening;
 
-/// Keeps listening sockets of the predecessor for whoever is about to listen where they do.
+/// Keeps a listening socket of the predecessor for the part of this process that will use it.
 pub fn inherit(socket: OwnedFd) {
     inherited::keep(socket);
 }
 
-/// Where a gateway sends what is its predecessor's. Whatever does not fit into the pair now is
-/// lost, as on any network.
+/// The channel by which a gateway passes connections and datagrams to its predecessor. If the pair
+/// is full, they are lost, as on any network.
 #[derive(Clone, Debug)]
 pub struct ToPredecessor {
     pipe: Arc<Pipe>,
@@ -48,7 +47,7 @@ pub struct ToPredecessor {
 }
 
 impl ToPredecessor {
-    /// By the successor's end of a pair.
+    /// Uses the successor's end of a pair.
     pub fn new(pipe: Arc<Pipe>) -> Self {
         Self {
             pipe,
@@ -57,37 +56,37 @@ impl ToPredecessor {
         }
     }
 
-    /// Likewise of what comes to this one's port.
+    /// Sets the port at which the connections and datagrams arrive.
     #[must_use]
     pub fn at(self, port: PortOf) -> Self {
         Self { port, ..self }
     }
 
-    /// The predecessor has ended: nothing is its any more.
+    /// Records that the predecessor has ended: no session is its own any more.
     pub fn note_gone(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it still runs, as far as is known.
+    /// Returns whether the predecessor still runs, as far as known.
     pub fn is_there(&self) -> bool {
         !self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Hands over a connection that joins a session which is not known here, and that has said so
-    /// far no more than `prelude`.
+    /// Passes on a connection that joins a session unknown here, and that has sent only `prelude`
+    /// so far.
     ///
     /// # Errors
-    /// That the predecessor is gone, or takes no more now.
+    /// The predecessor is gone, or cannot take more now.
     pub(crate) fn pass_join(&self, stream: TcpStream, prelude: &JoinPrelude) -> io::Result<()> {
         let (port, said) = (self.port, prelude.encode());
         self.pass(stream, &Message::Join(Join { port, said }))
     }
 
-    /// Likewise one that a gateway has begun for a session which is not known here, and that has
-    /// said no more than `offer`.
+    /// Passes on a connection that a gateway has begun for a session unknown here, and that has
+    /// sent only `offer` so far.
     ///
     /// # Errors
-    /// That the predecessor is gone, or takes no more now.
+    /// The predecessor is gone, or cannot take more now.
     pub(crate) fn pass_offer(&self, stream: TcpStream, offer: &JoinOffer) -> io::Result<()> {
         self.pass(stream, &Message::Offer(Offer(offer.encode())))
     }
@@ -97,23 +96,23 @@ impl ToPredecessor {
         self.pipe.try_send(message, Some(stream.as_fd()))
     }
 
-    /// Hands over datagrams that no key here opens.
+    /// Passes on datagrams that no key here can decrypt.
     pub(crate) fn pass_datagrams(&self, local: Local, datagrams: Vec<(SocketAddr, BytesMut)>) {
         if datagrams.is_empty() || !self.is_there() {
             return;
         }
         for message in Message::carrying(local, datagrams) {
             if let Err(error) = self.pipe.try_send(&message, None) {
-                tracing::debug!(%error, "datagrams for the process before are lost");
+                tracing::debug!(%error, "cannot pass datagrams to the predecessor");
             }
         }
     }
 }
 
-/// A connection that was handed over, as tokio has it.
+/// Converts a connection that was handed over to a tokio stream.
 ///
 /// # Errors
-/// When it is no connection, or the system refuses.
+/// The socket is not a TCP connection, or the system refuses.
 pub(crate) fn connection(socket: OwnedFd) -> io::Result<TcpStream> {
     bind::check_tcp(socket.as_fd())?;
     TcpStream::from_std(socket.into())

@@ -52,7 +52,7 @@ mod tests {
         };
         tokio::join!(send, receive);
         let (sent, received) = (read(&client).unwrap(), read(&server).unwrap());
-        // Some of the kernel's clocks advance with the ticks of its timer.
+        // Some of the kernel's clocks advance only with its timer ticks.
         let elapsed = started.elapsed() + Duration::from_millis(20);
         assert_eq!(sent.state, TcpState::Established);
         // The kernel counts the SYN with the acknowledged bytes.

@@ -1,8 +1,7 @@
-//! Memory that a thread reads and copies into, and uses again once no slice of it lives.
+//! Memory that a thread reads and copies into, and uses again once no slice of it is left.
 //!
-//! The kernel clears each page of memory that it gives, which costs more than the copy into it. A
-//! thread keeps at most 4 MiB that nothing uses, and gives it back within half a minute of its last
-//! read.
+//! The kernel clears each page of new memory, which costs more than the copy into it. A thread
+//! keeps at most 4 MiB of unused memory, and gives it back within half a minute of its last read.
 
 use std::io;
 use std::pin::pin;
@@ -15,7 +14,7 @@ use hawser_session::Arena;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Reads at most `max` bytes (at least one, at most 128 KiB), without copying them unless they are
-/// few. Returns none at the end of what `reader` reads.
+/// few. Returns no bytes at the end of `reader`.
 pub fn poll_read<R: AsyncRead + Unpin + ?Sized>(
     reader: &mut R,
     cx: &mut Context<'_>,
@@ -23,22 +22,22 @@ pub fn poll_read<R: AsyncRead + Unpin + ?Sized>(
 ) -> Poll<io::Result<Bytes>> {
     let max = max.max(1);
     with_arena(|arena| {
-        // Half of what is asked for is enough, so that the end of a piece is used as well.
+        // Half of `max` is enough, so that the end of a piece is used as well.
         let mut piece = arena.piece(max.div_ceil(2)).limit(max);
-        // The future holds nothing between two polls: a new one goes on where the last one was.
+        // The future holds nothing between two polls: a new one continues the read.
         let read = pin!(reader.read_buf(&mut piece));
         ready!(read.poll(cx))?;
         Poll::Ready(Ok(arena.take()))
     })
 }
 
-/// Copies as many of `bytes` as fit the present piece of memory; never none, unless there are none.
+/// Copies as many of `bytes` as fit the present piece of memory: at least one, if there is any.
 pub(crate) fn copy(bytes: &[u8]) -> Bytes {
     with_arena(|arena| arena.copy(bytes))
 }
 
-/// Gives back every few seconds what threads keep and did not need, for ever. A thread that reads
-/// does that by itself; this is for those that wait.
+/// Gives back the memory that threads keep and do not need, every few seconds, for ever. A thread
+/// that reads does so by itself; this is for threads that wait.
 pub async fn trim_regularly() {
     loop {
         tokio::time::sleep(TRIM_ALL_EVERY).await;
@@ -46,7 +45,7 @@ pub async fn trim_regularly() {
     }
 }
 
-/// Trims what all threads keep. Memory that a thread is using is left to it.
+/// Trims the memory of all threads, except memory in use.
 fn trim_all(now: Instant) {
     threads().retain(|memory| {
         let Some(memory) = memory.upgrade() else {
@@ -66,7 +65,7 @@ fn with_arena<R>(run: impl FnOnce(&mut Arena) -> R) -> R {
             memory.trim(Instant::now());
             result
         }
-        // `run` came here again, or another thread is trimming.
+        // `run` called this function again, or another thread is trimming.
         None => run(&mut Arena::default()),
     })
 }
@@ -74,7 +73,7 @@ fn with_arena<R>(run: impl FnOnce(&mut Arena) -> R) -> R {
 fn unless_in_use(memory: &Mutex<Memory>) -> Option<MutexGuard<'_, Memory>> {
     match memory.try_lock() {
         Ok(memory) => Some(memory),
-        // An arena is whole whenever code of others runs.
+        // An arena is consistent whenever code outside of it runs.
         Err(TryLockError::Poisoned(memory)) => Some(memory.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
@@ -114,7 +113,7 @@ thread_local! {
     static MEMORY: Arc<Mutex<Memory>> = Memory::of_thread();
 }
 
-/// The memory of all threads that have read and go on.
+/// The memory of all threads that have read and still run.
 static THREADS: Mutex<Vec<Weak<Mutex<Memory>>>> = Mutex::new(Vec::new());
 
 const TRIM_EVERY: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Ticks that fall together: what is looked at every now and then is looked at in one go, so that
-//! an idle process is woken as seldom as can be.
+//! Ticks that fall together: periodic work of all tasks is done in one go, so that an idle process
+//! wakes as seldom as possible.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::clock;
 
-/// Ticks at once, and then at moments that all tickers of the process have in common: whole numbers
-/// of periods since its clock began. Ticks that were missed are not made up for.
+/// Ticks at once, and then at moments that all tickers of the process share: whole numbers of
+/// periods since the process's clock began. Missed ticks are not made up for.
 #[derive(Debug)]
 pub struct Ticks {
     period: Duration,
@@ -16,7 +16,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Ticks of this period, of a millisecond at least.
+    /// Creates ticks of this period, which is a millisecond at least.
     pub fn every(period: Duration) -> Self {
         Self {
             period: period.max(Duration::from_millis(1)),
@@ -31,18 +31,18 @@ impl Ticks {
     }
 
     /// Puts the next tick off to the next moment of this longer period, since there is little to
-    /// look at. The ticks after it are as before.
+    /// look at. Later ticks are as before.
     pub fn put_off(&mut self, period: Duration) {
         self.next = next_after(Instant::now(), period);
     }
 
-    /// Takes back what was put off: there is something to look at again.
+    /// Takes back what [`Self::put_off`] has done: there is something to look at again.
     pub fn hurry(&mut self) {
         self.next = self.next.min(next_after(Instant::now(), self.period));
     }
 }
 
-/// The next of these moments after `now`.
+/// The next multiple of `period`, counted from the beginning of the clock, after `now`.
 pub fn next_after(now: Instant, period: Duration) -> Instant {
     let since = now.saturating_duration_since(clock::began()).as_nanos();
     let period = period.as_nanos().max(1);
@@ -67,7 +67,7 @@ mod tests {
         second.tick().await;
         let together = Instant::now();
         assert!(together - begun <= 2 * period + Duration::from_millis(1));
-        // What was missed meanwhile is one tick, at once.
+        // All ticks missed meanwhile are one tick, at once.
         first.tick().await;
         assert_eq!(Instant::now(), together);
         first.tick().await;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_put_off_can_be_taken_back() {
+    async fn a_tick_that_was_put_off_can_be_hurried() {
         let (period, longer) = (Duration::from_millis(500), Duration::from_secs(2));
         let mut ticks = Ticks::every(period);
         ticks.tick().await;

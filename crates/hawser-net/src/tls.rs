@@ -1,14 +1,14 @@
-//! TLS 1.3 with raw public keys (RFC 7250), used to make keys and for nothing else.
+//! TLS 1.3 with raw public keys (RFC 7250), used only to agree on keys.
 //!
 //! Both sides prove the Ed25519 key that is their identity; there are no certificates, names or
-//! resumption. When the handshake is over both take the exporter and leave TLS: from then on the
-//! same TCP connection carries other bytes, and the first of them may arrive in the very segment
-//! that ends the handshake. So nothing here ever reads past the handshake: TLS records are taken
-//! off the socket one at a time, by the length in their header.
+//! resumption. After the handshake both take the exporter and leave TLS: the same TCP connection
+//! then carries other bytes, and the first of them may arrive in the very segment that ends the
+//! handshake. So no code here reads past the handshake: TLS records are read off the socket one at
+//! a time, by the length in their header.
 //!
-//! In TLS 1.3 the client is done before the server has looked at the client's key. A client that
-//! the server refuses therefore learns it from an alert that takes the place of the first answer:
-//! [`Handshake::accepted`] tells the two apart.
+//! In TLS 1.3 the client is done before the server has checked the client's key. The server
+//! therefore reports a refusal by an alert in place of its first answer: [`Handshake::accepted`]
+//! tells the two apart.
 
 mod config;
 mod error;
@@ -35,20 +35,20 @@ pub use error::TlsError;
 pub use protocol::{ALPN, Allow, MAX_HANDSHAKE, is_tls_record};
 use wire::Wire;
 
-/// A connection whose two ends know each other and share a secret.
+/// A connection whose two ends have proved their keys and share a secret.
 #[derive(Debug)]
 pub struct Handshake {
-    /// The connection, at the first byte behind the handshake. TLS no longer has a part in it, but
+    /// The connection, at the first byte behind the handshake. TLS is no longer used on it, except
     /// for the server's refusal, which begins with a byte for which [`is_tls_record`] holds: see
     /// [`Handshake::accepted`].
     pub stream: TcpStream,
-    /// 32 bytes that only the two ends have, from the exporter [`EXPORTER_LABEL`].
+    /// 32 secret bytes that only the two ends have, from the exporter [`EXPORTER_LABEL`].
     pub exporter: Zeroizing<[u8; 32]>,
     /// The key that the other end has proved to hold.
     pub peer: PublicKey,
     /// The AEAD of the suite that both ends agreed on.
     pub aead: Aead,
-    /// On the client's side: what can still read the server's refusal.
+    /// The client's TLS state, which can still read the server's refusal.
     unconfirmed: Option<Box<ClientConnection>>,
 }
 
@@ -56,8 +56,8 @@ impl Handshake {
     /// Waits for the server's first byte, and fails if it begins a TLS alert: the server has
     /// refused this client's key after the client's side of the handshake was over.
     ///
-    /// Nothing but such an alert is taken off the stream. It can be dropped and called again until
-    /// an alert has begun to arrive. On the server's side there is nothing to wait for.
+    /// Takes only such an alert off the stream. The future can be dropped and called again until an
+    /// alert has begun to arrive. Returns at once on the server's side.
     pub async fn accepted(&mut self) -> Result<(), TlsError> {
         let Some(connection) = self.unconfirmed.as_mut() else {
             return Ok(());
@@ -78,37 +78,37 @@ impl Handshake {
     }
 }
 
-/// The client's side: what can be prepared once for many connections to one server.
+/// The client's side of TLS, prepared once for many connections to one server.
 #[derive(Clone, Debug)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
 }
 
 impl TlsClient {
-    /// A client that proves to be `me` and talks to the holder of `peer` only.
+    /// Makes a client that proves the identity `me` and accepts only the holder of `peer`.
     pub fn new(me: &Identity, peer: PublicKey) -> Result<Self, TlsError> {
         Ok(Self {
             config: config::client(me, Expected::AmongThese(vec![peer]))?,
         })
     }
 
-    /// A client that proves to be `me` and talks to a server whose key has this hint only: which
-    /// key that is shows the handshake.
+    /// Makes a client that proves the identity `me` and accepts only a server whose key has this
+    /// hint; the handshake shows the whole key.
     pub fn to_hinted(me: &Identity, hint: KeyHint) -> Result<Self, TlsError> {
         Ok(Self {
             config: config::client(me, Expected::Hinted(hint))?,
         })
     }
 
-    /// Makes the handshake on a connection on which nothing has been sent yet.
+    /// Performs the handshake on a connection on which no bytes have been sent yet.
     ///
-    /// Ends without waiting for the server's verdict on `me`: see [`Handshake::accepted`]. Dropping
-    /// the future closes the connection.
+    /// Does not wait for the server's verdict on `me`: see [`Handshake::accepted`]. Dropping the
+    /// future closes the connection.
     pub async fn handshake(&self, mut stream: TcpStream) -> Result<Handshake, TlsError> {
         let mut connection =
             ClientConnection::new(Arc::clone(&self.config), config::unused_server_name())?;
         let mut wire = Wire::new(&mut stream, &[]);
-        // Before the flight that would show a server of another protocol who is calling.
+        // Checked before the flight that would show this client's key to a foreign server.
         let is_ours = |connection: &ConnectionCommon<_>| match connection.alpn_protocol() {
             Some(ALPN) => Ok(()),
             _ => Err(TlsError::NoCommonProtocol),
@@ -126,32 +126,32 @@ impl TlsClient {
     }
 }
 
-/// Finds out who listens somewhere, without saying who asks.
+/// Finds out the identity of a server, without showing this host's own.
 #[derive(Clone, Debug)]
 pub struct TlsProbe {
     config: Arc<ClientConfig>,
 }
 
 impl TlsProbe {
-    /// A probe that looks for the holders of these keys.
+    /// Makes a probe that looks for the holders of these keys.
     pub fn new(known: Vec<PublicKey>) -> Result<Self, TlsError> {
         Ok(Self {
             config: config::prober(Expected::AmongThese(known))?,
         })
     }
 
-    /// A probe that takes any server that proves a key, to learn that key.
+    /// Makes a probe that accepts any server that proves a key, to learn that key.
     pub fn for_anyone() -> Result<Self, TlsError> {
         Ok(Self {
             config: config::prober(Expected::Anyone)?,
         })
     }
 
-    /// Makes as much of the handshake as proves the server's key, and gives that; fails where it is
-    /// none of those looked for. The connection ends there: this side's key is never shown, and the
-    /// server takes it for a client that lost a race.
+    /// Performs the part of the handshake that proves the server's key, and returns that key; fails
+    /// if the key is not among those looked for. The connection ends there: this side's key is
+    /// never shown, and to the server it looks like a client that lost a race.
     ///
-    /// Has no timeout itself; dropping the future closes the connection.
+    /// Has no timeout of its own; dropping the future closes the connection.
     pub async fn ask(&self, mut stream: TcpStream) -> Result<PublicKey, TlsError> {
         let mut connection =
             ClientConnection::new(Arc::clone(&self.config), config::unused_server_name())?;
@@ -163,27 +163,27 @@ impl TlsProbe {
     }
 }
 
-/// The server's side: what can be prepared once for all connections.
+/// The server's side of TLS, prepared once for all connections.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
     config: Arc<ServerConfig>,
 }
 
 impl TlsServer {
-    /// A server that proves to be `me` and admits whom `allow` says.
+    /// Makes a server that proves the identity `me` and admits clients that `allow` accepts.
     ///
-    /// `allow` is asked only after the client has proved to hold the key, so that no host can find
-    /// out whose keys are known here.
+    /// `allow` is called only after the client has proved its key, so that no host can probe which
+    /// keys are known here.
     pub fn new(me: &Identity, allow: Allow) -> Result<Self, TlsError> {
         Ok(Self {
             config: config::server(me, allow)?,
         })
     }
 
-    /// Makes the handshake on a connection of which `already_read` has been taken.
+    /// Performs the handshake on a connection from which `already_read` has been read.
     ///
-    /// A client that is refused gets a TLS alert. Dropping the future closes the connection, so it
-    /// can be wrapped in a timeout; it has none itself.
+    /// A refused client gets a TLS alert. The future has no timeout of its own; the caller may wrap
+    /// it in one, since dropping it closes the connection.
     pub async fn handshake(
         &self,
         mut stream: TcpStream,
@@ -204,7 +204,7 @@ impl TlsServer {
         })
     }
 
-    /// Reads the client's first message and refuses one that does not speak this protocol.
+    /// Reads the client's first message and refuses a client of another protocol.
     async fn accept(&self, wire: &mut Wire<'_>) -> Result<ServerConnection, TlsError> {
         let mut acceptor = Acceptor::default();
         let accepted = loop {
@@ -219,7 +219,7 @@ impl TlsServer {
                 Err((error, alert)) => return Err(refuse_hello(wire, error, alert).await),
             }
         };
-        // rustls lets a client pass that names no protocol at all.
+        // rustls accepts a client that names no protocol at all.
         if !offers_ours(&accepted) {
             wire.refuse(&NO_APPLICATION_PROTOCOL).await;
             return Err(TlsError::NoCommonProtocol);
@@ -231,8 +231,8 @@ impl TlsServer {
     }
 }
 
-/// Tells whether a TLS record is the first message of a client that speaks this protocol. Any bytes
-/// may be given.
+/// Returns whether a TLS record is the first message of a client of this protocol. Accepts any
+/// bytes.
 pub(crate) fn is_our_hello(record: &[u8]) -> bool {
     let mut acceptor = Acceptor::default();
     let mut unread = record;
@@ -253,7 +253,7 @@ fn offers_ours(accepted: &Accepted) -> bool {
     offered.is_some_and(|mut offered| offered.any(|protocol| protocol == ALPN))
 }
 
-/// [`TlsClient::new`] and [`TlsClient::handshake`] for a single connection.
+/// Calls [`TlsClient::new`] and [`TlsClient::handshake`] for a single connection.
 pub async fn client_handshake(
     stream: TcpStream,
     me: &Identity,
@@ -262,7 +262,7 @@ pub async fn client_handshake(
     TlsClient::new(me, peer)?.handshake(stream).await
 }
 
-/// [`TlsServer::new`] and [`TlsServer::handshake`] for a single connection.
+/// Calls [`TlsServer::new`] and [`TlsServer::handshake`] for a single connection.
 pub async fn server_handshake(
     stream: TcpStream,
     already_read: &[u8],
@@ -284,7 +284,7 @@ impl From<rustls::Error> for TlsError {
     }
 }
 
-/// Both sides' last step: the secret that outlives TLS.
+/// Exports the secret that is used after TLS, the last step of both sides.
 fn exporter<S: SideData>(
     connection: &ConnectionCommon<S>,
 ) -> Result<Zeroizing<[u8; 32]>, TlsError> {
@@ -315,7 +315,7 @@ async fn refuse_hello(
     error.into()
 }
 
-/// The label under which both ends take their shared secret from the handshake; no context.
+/// The exporter label of the shared secret; no context.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-hawser-1";
-/// A fatal `no_application_protocol` alert, which goes in the clear.
+/// A fatal `no_application_protocol` alert, sent in plaintext.
 const NO_APPLICATION_PROTOCOL: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 120];

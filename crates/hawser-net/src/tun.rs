@@ -1,4 +1,4 @@
-//! TUN devices: interfaces of this machine whose packets a program carries.
+//! TUN devices: interfaces of this machine whose packets a program transports.
 
 mod enclosure;
 mod frames;
@@ -26,7 +26,7 @@ pub use set_up::{TunAddresses, set_up};
 pub(crate) use set_up::{default_route, local_route};
 pub use watch::until_lost;
 
-/// A TUN device in the hands of this program. It goes when this is dropped, with its routes.
+/// A TUN device that this program owns. Dropping it removes the device and its routes.
 #[derive(Debug)]
 pub struct Tun {
     file: AsyncFd<OwnedFd>,
@@ -40,15 +40,15 @@ pub enum TunError {
     /// The system has no TUN devices, or this program may not open the file.
     #[error("cannot open {DEVICE}: {0}")]
     Open(io::Error),
-    /// The system makes none.
+    /// The system refuses to create a device.
     #[error("cannot make the TUN device {name}: {source}")]
     Make {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The system's answer.
         source: io::Error,
     },
-    /// It takes no addresses or routes.
+    /// The device's addresses or routes could not be set.
     #[error("cannot set up the TUN device {name}: {reason}")]
     SetUp {
         /// The device.
@@ -56,34 +56,34 @@ pub enum TunError {
         /// The kernel's answer.
         reason: String,
     },
-    /// Another program or a user has changed it.
+    /// Another program or a user has changed the device.
     #[error("the TUN device {name} cannot be used any more: {problem}")]
     Lost {
         /// The device.
         name: String,
-        /// What has become of it.
+        /// What happened to the device.
         problem: &'static str,
     },
-    /// Another Hawser in this network has routes by a device of its own.
+    /// Another Hawser in this network routes packets to its own device.
     #[error("another Hawser on this machine carries its packets already")]
     Taken,
-    /// It cannot be read by this program.
+    /// This program cannot read the device.
     #[error("cannot use the TUN device: {0}")]
     Use(io::Error),
 }
 
-/// True for the name of a device that [`create`] has made for Hawser, here or in another process.
+/// Returns whether a name is that of a device that [`create`] makes for Hawser, in any process.
 pub(crate) fn is_own(name: &str) -> bool {
     name.strip_prefix("hawser").is_some_and(|number| {
         !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
     })
 }
 
-/// Makes a TUN device in this network namespace. `name` may have `%d` for the next free number.
-/// Returns the device, and its name. It needs `CAP_NET_ADMIN` here.
+/// Creates a TUN device in this network namespace. `name` may contain `%d` for the next free
+/// number. Returns the device, and its name. Needs `CAP_NET_ADMIN`.
 ///
 /// # Errors
-/// That the system forbids it, or has none.
+/// The system forbids it, or has no TUN devices.
 pub fn create(name: &str) -> Result<(OwnedFd, String), TunError> {
     let file = OpenOptions::new().read(true).write(true).open(DEVICE);
     let file = OwnedFd::from(file.map_err(TunError::Open)?);
@@ -97,7 +97,7 @@ pub fn create(name: &str) -> Result<(OwnedFd, String), TunError> {
 }
 
 impl Tun {
-    /// Takes a device that [`create`] has made, here or in another process. Needs a tokio runtime.
+    /// Uses a device that [`create`] has made, here or in another process. Needs a tokio runtime.
     ///
     /// # Errors
     /// The system's error.
@@ -112,11 +112,11 @@ impl Tun {
         Ok(Self { file, frames })
     }
 
-    /// Waits for packets that this machine sends by the device and puts those that are there behind
-    /// `packets`: frames with 64 of them, or a few more.
+    /// Waits for packets that this machine sends by the device and appends the available ones to
+    /// `packets`: frames with 64 packets, or a few more.
     ///
     /// # Errors
-    /// That the device is gone, or what else the system says.
+    /// The device is gone, or another error of the system.
     pub async fn read_some(
         &self,
         memory: &mut TunMemory,
@@ -138,17 +138,17 @@ impl Tun {
         self.file.async_io(Interest::READABLE, read_all).await
     }
 
-    /// Lets a packet arrive at this machine by the device, at once or not at all.
+    /// Delivers a packet to this machine by the device, at once or not at all.
     ///
     /// # Errors
-    /// What the system says: that the packet is malformed, or that there is no room.
+    /// The packet is malformed, there is no room, or another error of the system.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         let write = |frame: &[IoSlice<'_>]| self.write_frame(frame);
         Ok(self.frames.write_one(&write, packet)?)
     }
 
-    /// Lets packets arrive at this machine by the device, each at once or not at all, and in the
-    /// order of its flow. Those of a flow that follow each other are handed over with one call.
+    /// Delivers packets to this machine by the device, each at once or not at all, and in the order
+    /// of its flow. Consecutive packets of a flow are delivered with one call.
     pub fn write_all(&self, packets: &mut Vec<Bytes>) -> Written {
         let write = |frame: &[IoSlice<'_>]| self.write_frame(frame);
         self.frames.write_all(&write, packets)
@@ -159,8 +159,8 @@ impl Tun {
     }
 }
 
-/// Packets that are read before others have their turn.
+/// Most packets of one read, so that other tasks get their turn.
 const MOST_AT_ONCE: usize = 64;
 const DEVICE: &str = "/dev/net/tun";
-/// Name for a device in this network: the next one that is free.
+/// Name pattern for a device in this network: the next free number.
 pub const NAME: &str = "hawser%d";

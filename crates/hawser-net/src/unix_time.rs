@@ -1,4 +1,4 @@
-//! Wall-clock time, for what must mean the same after a restart and on another machine.
+//! Wall-clock time, for values that must mean the same after a restart and on another machine.
 
 use std::fmt;
 use std::ops::Add;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// Whole seconds since 1970-01-01 00:00 UTC.
 ///
-/// For dates in files and invites only; spans and timers use [`hawser_types::Instant`], which no
-/// correction of the clock can move.
+/// Only for dates in files and invites; spans and timers use [`hawser_types::Instant`], which clock
+/// corrections do not change.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize,
 )]
@@ -18,17 +18,17 @@ use serde::{Deserialize, Serialize};
 pub struct UnixTime(u64);
 
 impl UnixTime {
-    /// `seconds` after 1970-01-01 00:00 UTC.
+    /// Makes the time `seconds` after 1970-01-01 00:00 UTC.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// Seconds since 1970-01-01 00:00 UTC.
+    /// Returns the seconds since 1970-01-01 00:00 UTC.
     pub const fn as_secs(self) -> u64 {
         self.0
     }
 
-    /// The time of this machine's clock; a clock set before 1970 reads as 1970.
+    /// Returns the time of this machine's clock; a clock set before 1970 reads as 1970.
     pub fn now() -> Self {
         Self(
             SystemTime::now()
@@ -37,12 +37,12 @@ impl UnixTime {
         )
     }
 
-    /// False before this program was made: then the machine's clock is not set yet.
+    /// Returns false for a time before this program was made: the clock is not set yet.
     pub fn is_set(self) -> bool {
         Date::after_1970(self.0 / 86_400).is_set()
     }
 
-    /// The span from `earlier` to `self`, zero if `earlier` is later.
+    /// Returns the span from `earlier` to `self`, zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
     }
@@ -51,7 +51,7 @@ impl UnixTime {
 impl Add<Duration> for UnixTime {
     type Output = Self;
 
-    /// Later by the whole seconds of `span`; saturates.
+    /// Adds the whole seconds of `span`; saturates.
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(span.as_secs()))
     }

@@ -1,17 +1,17 @@
-//! Vouchers: what a server's owner publishes of its keys, at `https://NAME/.well-known/hawser`.
+//! Vouchers: an owner's statement about a server's keys, at `https://NAME/.well-known/hawser`.
 //!
 //! A text of lines that end with LF or CRLF, at most [`MAX_LENGTH`] bytes. The first line is
-//! `hawser 1`: the form and its version. Empty lines and those that begin with `#` say nothing.
+//! `hawser 1`: the format and its version. Empty lines and lines that begin with `#` are ignored.
 //! Each other line is one of these, its words separated by single blanks:
 //!
 //! | line | meaning | how often |
 //! |---|---|---|
 //! | `key KEY` | a key that the server may prove ([`PublicKey`]'s text) | 1 to 4 times |
-//! | `ports PORT…` | the TCP ports of the name that Hawser is at, 1 to 64 | once |
-//! | `days N` | for so long a host may keep it, 1 to 30; 7 without that line | at most once |
-//! | `none` | the name has no Hawser any more; stands in place of `key` and `ports` | once |
+//! | `ports PORT…` | the name's TCP ports that Hawser serves, 1 to 64 | once |
+//! | `days N` | days for which a host may keep the voucher, 1 to 30; by default 7 | at most once |
+//! | `none` | the name no longer has Hawser; replaces `key` and `ports` | once |
 //!
-//! Anything else makes the whole text void: a mistake is to show while its owner looks.
+//! Anything else makes the whole text invalid, so that the owner notices a mistake at once.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,56 +22,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{ParseKeyError, PublicKey};
 
-/// What an owner vouches for.
+/// The content of a voucher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Voucher {
-    /// Where the name has Hawser, and with which keys; `None` where it has none any more.
+    /// Ports and keys of the name's Hawser; `None` if the name no longer has Hawser.
     pub bonded: Option<VouchedKeys>,
-    /// The time for which a host may keep it, in whole days, 1 to 30.
+    /// Time for which a host may keep the voucher, in whole days, 1 to 30.
     pub span: Duration,
 }
 
-/// Keys of a server, and the ports that it has with them.
+/// Keys of a server, and the ports where it proves them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct VouchedKeys {
-    /// Its keys, 1 to 4, each of which it may prove: two while an owner changes it.
+    /// The server's keys, 1 to 4; it may prove any of them: two while an owner changes the key.
     pub keys: BTreeSet<PublicKey>,
-    /// Its TCP ports, 1 to 64.
+    /// The server's TCP ports, 1 to 64.
     pub ports: BTreeSet<u16>,
 }
 
-/// Why a text is no [`Voucher`].
+/// Why a text is not a [`Voucher`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VoucherError {
-    /// More than is ever needed.
+    /// The text is longer than any voucher needs.
     #[error("it has more than {MAX_LENGTH} bytes")]
     TooLong,
-    /// The form is another, or of a version that is not known here.
+    /// Another format, or an unknown version.
     #[error("its first line is not \"{FIRST_LINE}\"")]
     FirstLine,
-    /// A line that means nothing, or has wrong numbers.
+    /// An unknown line, or one with invalid numbers.
     #[error("line {line} is none of: key KEY; ports PORT …; days 1 to 30; none")]
     Line {
         /// Counted from 1.
         line: usize,
     },
-    /// A line with a text that is no key.
+    /// A line with an invalid key.
     #[error("line {line}: {reason}")]
     Key {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the key.
         reason: ParseKeyError,
     },
-    /// More of a kind than there may be.
+    /// Too many lines of a kind.
     #[error("line {line} is one too many of its kind")]
     TooMany {
         /// Counted from 1.
         line: usize,
     },
-    /// Neither keys with ports, nor that there are none.
+    /// The text has neither keys with ports, nor the line `none` alone.
     #[error("it needs a line with a key and one with ports, or the line \"none\" and no such line")]
     Incomplete,
 }
@@ -117,7 +117,7 @@ impl fmt::Display for Voucher {
     }
 }
 
-/// What the lines so far have said.
+/// The content of the lines so far.
 #[derive(Default)]
 struct Parts {
     keys: BTreeSet<PublicKey>,
@@ -177,7 +177,7 @@ fn port(text: &str) -> Option<u16> {
         .filter(|port| *port != 0)
 }
 
-/// Digits alone: the parser of the standard library takes a sign, too.
+/// Parses digits only: the parser of the standard library also accepts a sign.
 fn number(text: &str) -> Option<u64> {
     let is_digits = text.bytes().all(|it| it.is_ascii_digit());
     is_digits.then(|| text.parse().ok()).flatten()
@@ -187,7 +187,7 @@ fn number(text: &str) -> Option<u64> {
 pub const MAX_LENGTH: usize = 4096;
 /// Longest time for which a host may keep a voucher.
 pub const MAX_SPAN: Duration = Duration::from_secs(MAX_DAYS * DAY);
-/// Time for which it does, where the voucher does not say.
+/// Time for which a host may keep a voucher that states none.
 pub const DEFAULT_SPAN: Duration = Duration::from_secs(DEFAULT_DAYS * DAY);
 const FIRST_LINE: &str = "hawser 1";
 const MAX_KEYS: usize = 4;

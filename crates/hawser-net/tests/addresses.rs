@@ -15,7 +15,7 @@ use hawser_skip::ClosedPort;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-/// How many channels go through each of the forwarders.
+/// Returns the number of channels through each of the forwarders.
 fn carried(pair: &Pair) -> Vec<usize> {
     let of_channels = |pipe: &&std::sync::Arc<common::Pipe>| pipe.kind() != Kind::Unknown;
     let pipes = pair.forwarders.iter().map(|forwarder| forwarder.pipes());
@@ -24,8 +24,8 @@ fn carried(pair: &Pair) -> Vec<usize> {
         .collect()
 }
 
-/// A client whose two links have their channels, and no more, as `fits` asks. A machine that is
-/// busy makes addresses unlike, and joins late, so that they are made again; not for ever.
+/// Returns a client whose two links have only their channels, distributed as `fits` demands. A busy
+/// machine makes addresses unequal; then this tries again, until the test times out.
 async fn settled(forwarders: usize, fits: impl Fn(&Pair) -> bool) -> (Pair, Client) {
     loop {
         let options = PairOptions {
@@ -46,7 +46,7 @@ async fn no_more(pair: &Pair) {
     until("no more than the channels", || all() == 4).await;
 }
 
-/// Whether both addresses carry a link, which they do when they answer about as quickly.
+/// Returns whether both addresses carry a link, which they do when their delays are similar.
 fn is_spread(pair: &Pair) -> bool {
     carried(pair) == [2, 2]
 }
@@ -103,7 +103,7 @@ async fn an_address_that_never_answered_holds_nothing_up() {
     .await;
 }
 
-/// The name leads to this machine, where the gateway is at another port by now.
+/// The name leads to this machine, where the gateway now uses another port.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_gateway_is_found_where_it_was_before() {
     in_time(async {
@@ -128,7 +128,7 @@ async fn the_gateway_is_found_where_it_was_before() {
 async fn without_a_session_each_link_says_what_it_waits_for_and_then_why_it_failed() {
     in_time(async {
         let pair = Pair::new(PairOptions::default()).await;
-        // Its connections come about, and nobody says anything on them.
+        // The listener's connections succeed, but stay silent.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut config = pair.config(Identity::generate().unwrap(), None);
         config.addresses = vec![silent.local_addr().unwrap().try_into().unwrap()];
@@ -147,7 +147,7 @@ async fn without_a_session_each_link_says_what_it_waits_for_and_then_why_it_fail
     .await;
 }
 
-/// A port that a service has as well. `is_taken`: handshakes there are answered.
+/// A port that a service shares. `is_taken`: handshakes there are answered.
 #[derive(Debug)]
 struct ServicePort {
     at: SocketAddr,
@@ -168,8 +168,8 @@ impl SharedPort for ServicePort {
     }
 }
 
-/// A client whose session has begun at a service's port, `at`, and whose gateway answers at no port
-/// of its own. `is_taken`: handshakes with that port are answered.
+/// Returns a client whose session has begun at a service's port, `at`, and whose gateway answers at
+/// no port of its own. `is_taken`: handshakes with that port are answered.
 async fn begun_at_service(pair: &Pair, at: SocketAddr, is_taken: bool) -> Client {
     let closed = ClosedPort::new();
     let identity = Identity::generate().unwrap();
@@ -210,7 +210,7 @@ async fn nothing_is_said_to_a_service_that_has_the_connection() {
         for _ in 0..2 {
             let (mut stream, _) = service.accept().await.unwrap();
             let mut said = Vec::new();
-            // However it ends.
+            // Any end of the connection is fine.
             let _ = stream.read_to_end(&mut said).await;
             assert_eq!(said, b"");
         }

@@ -15,7 +15,7 @@ fn every_invite_of_the_corpus_that_is_read_is_the_same_when_written_and_read_aga
     for input in fs::read_dir(&folder).unwrap() {
         let bytes = fs::read(input.unwrap().path()).unwrap();
         files += 1;
-        // Cut anywhere, as when not all of it was copied.
+        // Cut at any byte, as when only a part was copied.
         for end in 0..=bytes.len() {
             let text = String::from_utf8_lossy(&bytes[..end]);
             if let Ok(invite) = text.parse::<Invite>() {

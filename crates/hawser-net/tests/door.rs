@@ -1,4 +1,4 @@
-//! What strangers may try at a gateway's port, and what they get.
+//! Attacks of strangers at a gateway's port, and their outcomes.
 
 mod common;
 
@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use zeroize::Zeroizing;
 
-/// Says `bytes` to the gateway, and gives what it answers before it hangs up.
+/// Sends `bytes` to the gateway, and returns its answer until it closes.
 async fn say(pair: &Pair, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(pair.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -27,12 +27,12 @@ async fn say(pair: &Pair, bytes: &[u8]) -> Vec<u8> {
 
 async fn hear(stream: &mut TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
-    // A reset is as good as an end.
+    // A reset counts as an end.
     let _ = stream.read_to_end(&mut heard).await;
     heard
 }
 
-/// What the client said to join, of one of its channels.
+/// Returns the bytes that the client sent to join one of its channels.
 fn join_of(pair: &Pair) -> Vec<u8> {
     let mut pipes = pair.forwarders.iter().flat_map(|f| f.pipes());
     let joined = pipes.find(|pipe| matches!(pipe.kind(), Kind::Join(_)));
@@ -44,7 +44,7 @@ fn session_of(join: &[u8]) -> SessionId {
     JoinPrelude::decode(&prelude).unwrap().session
 }
 
-/// A join as the holder of `secret` would make it.
+/// Forges a join as the holder of `secret` would make it.
 fn forge(session: SessionId, channel: u32, secret: [u8; 32]) -> Vec<u8> {
     let channel = ChannelId::new(channel);
     let mut out = BytesMut::from(&JoinPrelude { session, channel }.encode()[..]);
@@ -62,7 +62,7 @@ async fn a_forged_join_is_refused_and_does_not_use_its_number_up() {
     in_time(async {
         let (pair, client) = Pair::echoing(PairOptions::default()).await;
         let session = session_of(&join_of(&pair));
-        // The numbers that the client would take next.
+        // The numbers that the client would use next.
         for (count, channel) in (4..8).enumerate() {
             let forged = forge(session, channel, [9; 32]);
             assert!(say(&pair, &forged).await.is_empty());
@@ -181,7 +181,7 @@ async fn what_begins_with_neither_a_handshake_nor_a_join_is_garbage() {
 }
 
 #[tokio::test]
-async fn whoever_dawdles_is_shown_out() {
+async fn a_client_that_dawdles_is_disconnected() {
     in_time(async {
         let pair = Pair::new(PairOptions::default()).await;
         let halves: [&[u8]; 4] = [b"", b"HWJ1half", &[0x16], &[0x16, 3, 1, 0, 200, 1, 0]];
@@ -250,7 +250,7 @@ async fn half_open_connections_of_one_source_are_limited_and_make_room_for_later
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_of_eight_addresses_keep_no_enrolled_client_out() {
     in_time(async {
-        // As `hawser serve` has it by default.
+        // The default limits of `hawser serve`.
         let limits = AcceptLimits {
             half_open: 256,
             ..AcceptLimits::default()
@@ -267,14 +267,14 @@ async fn idle_connections_of_eight_addresses_keep_no_enrolled_client_out() {
             .await;
         let client = pair.enrolled_client();
         pair.until("it is let in", |c| c.sessions == 1).await;
-        // It did not wait until the others were shown out.
+        // The client did not wait until the idle connections timed out.
         assert_eq!(pair.counters().timed_out, 0);
         echo_checked(&client, 1, 10_000).await;
     })
     .await;
 }
 
-/// A connection from the address `from` that has begun a handshake, and says no more.
+/// Opens a connection from the address `from` that begins a handshake, and then stays silent.
 async fn begun_by(pair: &Pair, from: &str) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     let from = SocketAddr::new(from.parse().unwrap(), 0);
@@ -284,7 +284,7 @@ async fn begun_by(pair: &Pair, from: &str) -> TcpStream {
     stream
 }
 
-/// A gateway where a client may have two sessions.
+/// Options of a gateway where a client may have two sessions.
 fn two_sessions() -> PairOptions {
     PairOptions::limited(AcceptLimits {
         sessions_per_client: 2,
@@ -308,7 +308,7 @@ async fn one_client_can_have_so_many_sessions_only() {
             .await;
         assert_eq!(pair.gateway.sessions(0).len(), 2);
         drop(third);
-        // As when it is killed: its session lives on for a while, and is given up for a new one.
+        // As if the client was killed: its session stays, and is evicted for a new one.
         drop(first);
         let lost = || {
             let sessions = pair.gateway.sessions(0);

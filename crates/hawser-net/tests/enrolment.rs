@@ -9,7 +9,7 @@ use hawser_net::client::OpenStreamError;
 use hawser_net::identity::Identity;
 use hawser_session::SessionConfig;
 
-/// One link and one kind of channel, so that everything goes over the one connection.
+/// One link and one kind of channel, so that all data uses the one connection.
 fn narrow() -> PairOptions {
     PairOptions {
         session: SessionConfig {
@@ -33,7 +33,7 @@ async fn a_client_enrols_and_can_use_the_session_at_once() {
         client.enrolled(PATIENCE).await.unwrap();
         pair.until("it is counted", |c| c.enrolments == 1).await;
         assert_eq!(pair.gateway.sessions(0)[0].peer, identity.public());
-        // From now on the client's own key is enough.
+        // From now on the client's own key suffices.
         client.close(PATIENCE).await;
         let client = pair.start(pair.config(identity, None));
         client.admitted(PATIENCE).await.unwrap();
@@ -54,7 +54,7 @@ async fn an_enrolment_whose_answer_was_lost_is_repeated_and_does_no_harm() {
         pair.until("the gateway has kept the key", |c| c.enrolments == 1)
             .await;
         assert!(client.enrolled(Duration::ZERO).await.is_err());
-        // The client heard nothing of it.
+        // The client did not receive the answer.
         pair.forwarders[0].set_mute(false);
         pair.forwarders[0]
             .pipes()
@@ -92,7 +92,7 @@ async fn a_client_whose_invite_expired_after_it_was_enrolled_comes_back_by_its_k
 }
 
 #[tokio::test]
-async fn an_invite_that_another_client_used_enrols_nobody_else() {
+async fn an_invite_that_another_client_used_enrols_no_other_client() {
     in_time(async {
         let pair = Pair::new(narrow()).await;
         pair.serve_echo();

@@ -1,4 +1,4 @@
-//! Connections that die, fall silent, slow down or lie, in the middle of a transfer.
+//! Connections that die, fall silent, slow down or corrupt data, in the middle of a transfer.
 
 mod common;
 
@@ -10,22 +10,22 @@ use common::{
 };
 use hawser_session::SessionConfig;
 
-/// The connections that live, those that carry channels.
+/// Returns the open connections with channels.
 fn pipes(pair: &Pair) -> Vec<Arc<Pipe>> {
     let all = pair.forwarders.iter().flat_map(|f| f.pipes());
     all.filter(|pipe| pipe.kind() != Kind::Unknown).collect()
 }
 
-/// Waits until the transfer is under way on the connections.
+/// Waits until the transfer is in progress on the connections.
 async fn under_way(pair: &Pair, bytes: u64) {
     let moved = || -> u64 {
         let all = pair.forwarders.iter().flat_map(|f| f.all_pipes());
         all.map(|pipe| pipe.forwarded(Way::ToGateway)).sum()
     };
-    until("the transfer is under way", || moved() > bytes).await;
+    until("the transfer is in progress", || moved() > bytes).await;
 }
 
-/// The data that a transfer moves while something happens to it.
+/// Bytes of a transfer that is in progress while a fault occurs.
 const PLENTY: u64 = 40_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,7 +38,7 @@ async fn the_first_connection_is_killed_in_the_middle_and_nothing_is_lost() {
             first.expect("it lives until now").cut();
         };
         tokio::join!(echo_checked(&client, 1, PLENTY), kill);
-        // It is replaced by a join.
+        // The first connection is replaced by a join.
         pair.wait_for_channels(&client).await;
         let counters = pair.counters();
         assert!(
@@ -74,10 +74,10 @@ async fn a_link_that_swallows_everything_silently_loses_nothing() {
         let (pair, client) = Pair::echoing(PairOptions::default()).await;
         let stall = async {
             under_way(&pair, PLENTY / 4).await;
-            // Half of them, among these some that carry bulk.
+            // Half of the connections, some with bulk channels among them.
             let pipes = pipes(&pair);
             pipes.iter().step_by(2).for_each(|pipe| pipe.stall());
-            // The ends' kernels still answer each other, as with a box in between that has lost
+            // The kernels of both ends still answer each other, as with a middlebox that has lost
             // its other side; such a box gives up in the end.
             tokio::time::sleep(Duration::from_secs(20)).await;
             pipes.iter().step_by(2).for_each(|pipe| pipe.cut());
@@ -129,7 +129,7 @@ async fn a_session_that_outlived_its_patience_ends_and_the_next_one_begins() {
             .await
             .unwrap();
         pair.forwarders.iter().for_each(|f| f.go_down());
-        // It ends with an error, never as if the peer had finished.
+        // The stream ends with an error, never as if the peer had finished.
         assert!(common::read_checked(&mut lost).await.is_err());
         assert!(write_pattern(&mut lost, 1, 100).await.is_err());
         until("the gateway gives it up", || {

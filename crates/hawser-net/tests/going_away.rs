@@ -1,5 +1,5 @@
-//! A gateway that is replaced: its clients go on with another one that has its key, and lose
-//! nothing.
+//! A gateway that is replaced: its clients move to another gateway with the same key, and lose no
+//! data.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn little_memory() -> PairOptions {
     }
 }
 
-/// Two gateways with one key that echo, and a client of the first one with all its channels.
+/// Returns two echoing gateways with one key, and a client of the first with all its channels.
 async fn two_gateways() -> (Pair, Pair, Client) {
     let (before, client) = Pair::echoing(little_memory()).await;
     let after = Pair::succeeding(&before).await;
@@ -39,13 +39,13 @@ fn session(client: &Client) -> SessionId {
     client.session_id().expect("a session runs")
 }
 
-/// Waits until the client has moved on from `old`, and has all its channels again.
+/// Waits until the client has moved on from session `old`, and has all its channels again.
 async fn moved(client: &Client, old: SessionId, after: &Pair) {
     until("another session", || client.session_id() != Some(old)).await;
     after.wait_for_channels(client).await;
 }
 
-/// Writes more than both ends hold, so that it is not over before somebody reads.
+/// Writes more than both ends buffer, so that the transfer cannot end before a read.
 fn write_much(stream: BondStream) -> (JoinHandle<Checked>, ReadHalf<BondStream>) {
     let (reader, mut writer) = tokio::io::split(stream);
     let writing = async move { write_pattern(&mut writer, 7, MUCH).await.unwrap() };
@@ -64,7 +64,7 @@ async fn a_transfer_ends_where_it_began_and_later_streams_go_to_the_other_gatewa
     assert!(!writing.is_finished());
     echo_checked(&client, 1, 300_000).await;
     assert_eq!(after.counters().sessions, 1);
-    // The old one has the transfer alone.
+    // The old gateway has only the transfer.
     let sessions = before.gateway.sessions(9);
     let streams = sessions.iter().map(|it| it.session.stream_count);
     assert_eq!(streams.collect::<Vec<_>>(), [1]);
@@ -75,7 +75,7 @@ async fn a_transfer_ends_where_it_began_and_later_streams_go_to_the_other_gatewa
         before.gateway.session_count() == 0 && client.sessions().len() == 1
     })
     .await;
-    // The links are those of the session that goes on.
+    // The links belong to the session that goes on.
     let links = client.snapshot(0).links;
     let remotes: Vec<_> = links.iter().filter_map(|it| it.remote).collect();
     let are_new = |it| {
@@ -127,7 +127,7 @@ async fn a_session_that_was_left_lives_over_other_connections_when_some_are_lost
     client.set_addresses(after.addresses());
     before.gateway.go_away();
     moved(&client, old, &after).await;
-    // Joins come to the first gateway again, as where the next process passes them on.
+    // Joins reach the first gateway again, as when the next process passes them on.
     client.set_addresses(before.addresses());
     let cut = || before.forwarders.iter().flat_map(|it| it.pipes());
     assert!(cut().count() > 0);
@@ -141,7 +141,7 @@ async fn a_session_that_was_left_lives_over_other_connections_when_some_are_lost
     .await;
 }
 
-/// One that does not know the command stays, as one does whose application holds the session.
+/// The client ignores the command, like one whose application holds the session.
 #[tokio::test]
 async fn a_client_that_stays_loses_nothing_and_its_session_ends_when_it_is_unused() {
     let before = Pair::new(little_memory()).await;
@@ -210,5 +210,5 @@ async fn closing_delivers_what_was_written_in_a_session_that_was_left() {
     .await;
 }
 
-/// More than both ends hold in little memory.
+/// More than both ends buffer in little memory.
 const MUCH: u64 = 16_000_000;

@@ -31,13 +31,13 @@ fn start(test: &str, algorithm: Algorithm) -> Option<Kamailio> {
     kamailio
 }
 
-/// An address whose port was free a moment ago, for TCP.
+/// Returns an address whose TCP port was free a moment ago.
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap()
 }
 
-/// The contacts of a registration that succeeded, without the seconds left.
+/// Returns the contacts of a successful registration, without the seconds left.
 fn registered(event: RegistrationEvent) -> Vec<String> {
     let RegistrationEvent::Registered { bindings, .. } = event else {
         panic!("{event:?}");
@@ -58,7 +58,7 @@ fn without_seconds(mut contact: NameAddr) -> String {
     contact.to_string()
 }
 
-/// What every host of the user learns from its own registration, over datagrams and over a stream.
+/// Checks that every host of the user learns all contacts from its own registration.
 fn contacts_are_shared(test: &str, over: Over, algorithm: Algorithm) {
     let Some(kamailio) = start(test, algorithm) else {
         return;
@@ -77,7 +77,7 @@ fn contacts_are_shared(test: &str, over: Over, algorithm: Algorithm) {
     home.set_contacts(&[("sip:alice@198.51.100.7", 333)]);
     let third = "<sip:alice@198.51.100.7>;q=0.333";
     assert_eq!(registered(home.settle()), [first[0], third, first[1]]);
-    // A link goes, another one is better than before: one request changes both.
+    // One link vanishes, another one is better than before: one request changes both.
     laptop.set_contacts(&[("sip:alice@[2001:db8::1]:5070", 1000)]);
     let changed = "<sip:alice@[2001:db8::1]:5070>;q=1";
     assert_eq!(registered(laptop.settle()), [third, changed]);
@@ -149,7 +149,7 @@ fn a_user_who_watches_is_told_of_each_change_of_contacts() {
     ];
     for table in tables {
         let shipped = format!("/usr/share/kamailio/dbtext/kamailio/{table}");
-        // Where it is missing, so is Kamailio.
+        // A missing table means that Kamailio is missing.
         let _ = std::fs::copy(shipped, database.path().join(table));
     }
     let address = free_address();
@@ -183,7 +183,7 @@ fn a_user_who_watches_is_told_of_each_change_of_contacts() {
     watcher.until(&[]);
 }
 
-/// Lets both ends talk until something is so.
+/// Runs both ends until a condition holds.
 fn until(caller: &mut Peer, called: &mut Peer, is_so: impl Fn(&Peer, &Peer) -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !is_so(caller, called) {
@@ -218,7 +218,7 @@ fn a_session_by_name_is_opened_follows_both_ends_and_is_ended() {
     });
     assert_eq!(visitor.heard, [SessionEvent::Accepted("alice 1".into())]);
     assert_eq!(alice.offers, ["visitor 1"]);
-    // Kamailio has put itself on the way of what follows.
+    // Kamailio has put itself on the route of later requests.
     let hop = |peer: &Peer| {
         let session = peer.session.as_ref().unwrap();
         session.next_hop().unwrap().to_string()

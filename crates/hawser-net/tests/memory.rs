@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use hawser_net::gateway::AcceptLimits;
 use hawser_types::ByteCount;
 
-/// What all sessions have lent and what they have under way, at the most while clients move data.
+/// Returns the most bytes that all sessions have lent and in flight while clients move data.
 async fn most_held(memory: ByteCount) -> (u64, u64) {
     let limits = AcceptLimits {
         memory,
@@ -47,11 +47,11 @@ async fn all_sessions_together_hold_no_more_than_the_limit_and_all_get_on() {
         let half = LIMIT.as_u64() / 2;
         let (lent, sent) = most_held(LIMIT).await;
         assert!(lent <= half, "{lent} lent");
-        // Beside its share each session may have one chunk under way, and another that was cut
-        // just below the bound.
+        // Beside its share each session may have one chunk in flight, and another that was cut just
+        // below the bound.
         let besides = CLIENTS * 2 * 64 * 1024;
-        assert!(sent <= half + besides, "{sent} under way");
-        // They would take more if they could.
+        assert!(sent <= half + besides, "{sent} in flight");
+        // The sessions would take more if they could.
         let (lent, _) = most_held(ByteCount::from_mib(1024)).await;
         assert!(lent > half, "{lent} lent without need");
     })

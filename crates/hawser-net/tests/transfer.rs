@@ -76,7 +76,7 @@ async fn without_express_channels_it_works_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_stalls_stops_nobody_else() {
+async fn a_reader_that_stalls_stops_no_other_stream() {
     in_time(async {
         let pair = Pair::new(PairOptions::default()).await;
         let client = pair.enrolled_client();
@@ -129,7 +129,7 @@ async fn an_orderly_close_is_quick_and_loses_nothing() {
         let begun = std::time::Instant::now();
         let (read, ()) = tokio::join!(reading, client.close(Duration::from_secs(60)));
         assert_eq!(read, sent);
-        // Not a measurement: it must not have waited until its patience was over.
+        // Not a measurement: the close must not have waited until its time limit.
         assert!(begun.elapsed() < Duration::from_secs(30));
         until("the session is over", || {
             pair.gateway.sessions(0).is_empty()

@@ -4,16 +4,16 @@ use hawser_types::{ByteCount, Instant};
 
 /// Bytes that one connection has sent and received, and whether it still does.
 ///
-/// Whoever owns it tells by [`Activity::on_moved`] what the connection has moved so far.
+/// Its owner reports by [`Activity::on_moved`] what the connection has moved so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Activity {
     moved: [ByteCount; 2],
     last: Instant,
     /// Time of the latest report.
     told: Instant,
-    /// What it moves, or moved before it paused; none where that was taken.
+    /// The present burst, or the one before the pause; `None` once it was taken.
     burst: Option<Burst>,
-    /// What it had moved when [`Activity::was_busy`] was last asked, and whether it had then moved.
+    /// Bytes moved at the latest [`Activity::was_busy`], and the directions in which any were new.
     asked: [ByteCount; 2],
     moves: [bool; 2],
 }
@@ -62,8 +62,8 @@ impl Activity {
         self.told = now;
     }
 
-    /// What it moved without a pause, sent and received, and how long that took at most. To be
-    /// asked when it pauses or ends; once for each time.
+    /// Takes the bytes moved without a pause, sent and received, and how long that took at most. To
+    /// be called when the connection pauses or ends; once for each burst.
     pub fn take_burst(&mut self) -> Option<([ByteCount; 2], Duration)> {
         let burst = self.burst.take()?;
         let moved = [0, 1].map(|way| self.moved[way] - burst.before[way]);

@@ -6,12 +6,12 @@ use crate::KnownRate;
 
 /// Capacity of a link in one direction, from the traffic on it: the most of the last half minute.
 ///
-/// Only while somebody wanted more than there was does the counter of an interface say what the
-/// interface can do. Until two seconds of such time were seen, nothing is said, unless it carried
-/// more than 10 Mbit/s, which callers would assume anyway. A rate that is no longer reached is held
-/// for half a minute, then let go by half in half a minute while the link is busy, which shows that
-/// it can't do it any more. While it is not, which shows nothing, the rate stays and the confidence
-/// falls, by half in ten minutes.
+/// The counter of an interface shows what the interface can do only while more data waits than it
+/// carries. Before two seconds of such time the capacity is unknown, unless it is above 10 Mbit/s,
+/// which callers would assume anyway. A rate that is no longer reached is held for half a minute.
+/// Then it halves in each half minute in which the link is busy, which shows that the link can't do
+/// it any more. While the link is idle the rate stays and the confidence falls, by half in ten
+/// minutes.
 ///
 /// Source: DBAS §II.B.2 (passive estimation of interfaces).
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Capacity {
     /// The counter, at the last moments at which it was read while the link was busy.
     seen: [Option<(Instant, ByteCount)>; 3],
     best: Option<Best>,
-    /// What it can do is known from an earlier run, and was not seen in this one.
+    /// The capacity is known from an earlier run, and was not seen in this one.
     is_recalled: bool,
     /// Total time for which the link was seen busy.
     busy: Duration,
@@ -73,8 +73,8 @@ impl Capacity {
         }
     }
 
-    /// What was known of it in an earlier run, for as long as nothing better is seen. It is held
-    /// the shorter, the less is to be thought of it.
+    /// Takes in the rate of an earlier run, which holds until a better one is seen. The lower its
+    /// confidence, the shorter it is held.
     pub fn recall(&mut self, now: Instant, known: KnownRate) {
         let confidence = known.confidence.clamp(0.0, MOST_RECALLED);
         if self.best.is_some() || known.rate == Rate::ZERO || confidence.is_nan() {
@@ -103,10 +103,10 @@ impl Capacity {
         Some(self.best?.rate)
     }
 
-    /// What the link counts for among others, where one that was never seen counts for `unknown`.
+    /// Returns the rate at which the link counts among others; `unknown` if it was never seen.
     ///
-    /// What was seen is a lower bound, and the less is to be thought of it, the nearer to `unknown`
-    /// a link counts that has shown less than that.
+    /// The rate seen is a lower bound. A link that has shown less than `unknown` counts the nearer
+    /// to `unknown`, the lower its confidence.
     pub fn counts_for(&self, now: Instant, unknown: Rate) -> Rate {
         let Some(seen) = self.seen() else {
             return unknown;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_carries_while_nobody_wants_more_says_nothing() {
+    fn what_a_link_carries_without_demand_says_nothing() {
         let mut link = Link::default();
         link.carry(100, 62_500, false);
         let confidence = link.capacity.confidence(link.now);

@@ -56,8 +56,8 @@ impl Delay {
         self.lowest.best().map(|(_, rtt)| rtt)
     }
 
-    /// What the queues on the path add to the round-trip time now, whoever fills them; smoothed as
-    /// the round-trip time is. Zero while unknown.
+    /// Returns what the queues on the path add to the round-trip time now, own or others'; smoothed
+    /// as the round-trip time is. Zero while unknown.
     pub fn standing_queue(&self) -> Duration {
         self.min_rtt()
             .map_or(Duration::ZERO, |min| self.smoothed.saturating_sub(min))
@@ -77,7 +77,7 @@ impl Delay {
 /// For how long a path is slower than it was, although nearly empty, before that is its length. The
 /// window of BBR's filter for the same (ACM Queue 14(5), 2016).
 const UNLOADED_WINDOW: Duration = Duration::from_secs(10);
-/// What the kernel's own filter keeps by default (`net.ipv4.tcp_min_rtt_wlen`).
+/// Window of the kernel's own filter by default (`net.ipv4.tcp_min_rtt_wlen`).
 const MAX_AGE: Duration = Duration::from_secs(300);
 const FEW: f64 = 8.0;
 

@@ -11,7 +11,7 @@ pub enum Limit {
     /// The path or its congestion control: the rate says what the path can do.
     #[default]
     Path,
-    /// Nobody had anything to send.
+    /// The application had nothing to send.
     Application,
     /// The peer's receive window was closed.
     Receiver,
@@ -19,7 +19,7 @@ pub enum Limit {
     Scheduler,
 }
 
-/// Tells from the kernel's clocks who was the limit between two looks at a connection.
+/// Tells from the kernel's clocks what limited a connection between two looks at it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LimitClock {
     busy: Duration,
@@ -28,8 +28,8 @@ pub(crate) struct LimitClock {
 }
 
 impl LimitClock {
-    /// Who was the limit since the last call. `waiting`: data that could go over this channel
-    /// waits on this host.
+    /// Returns the limit since the last call. `waiting`: data that could go over this channel waits
+    /// on this host.
     pub(crate) fn limit(&mut self, sample: &KernelSample, waiting: bool) -> Limit {
         let now = Self {
             busy: sample.busy.unwrap_or_default(),
@@ -57,9 +57,8 @@ impl LimitClock {
 
 /// The rate at which a path delivers: the most that was seen within the last round trips.
 ///
-/// A rate that somebody held down counts when it is above what is known, as a proof that the path
-/// can do that much, and says nothing otherwise: what was measured before does not grow old
-/// meanwhile.
+/// A rate that the path did not limit counts only above the known rate, as a proof that the path
+/// can do that much. Otherwise it is ignored, and earlier measurements do not age meanwhile.
 ///
 /// Source: the bandwidth filter of BBR (Cardwell and others, ACM Queue 14(5), 2016), which has the
 /// same window of ten round trips; `tcp_rate.c` of Linux for the samples.
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_somebody_held_down_never_lower_it_however_long_they_last() {
+    fn rates_that_the_path_did_not_limit_never_lower_it() {
         for limit in [Limit::Application, Limit::Receiver, Limit::Scheduler] {
             let mut delivery = DeliveryRate::default();
             delivery.on_sample(at(0), rate(40), RTT, Limit::Path);

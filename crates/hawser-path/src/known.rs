@@ -27,8 +27,8 @@ pub struct KnownLink {
 }
 
 impl KnownRate {
-    /// What is to be thought of it so long after it was seen: as much for a day, then half as much
-    /// with each week.
+    /// Returns the rate with the confidence left at this age: all of it for a day, then half as
+    /// much with each week.
     #[must_use]
     pub fn after(self, age: Duration) -> Self {
         let weeks = age.saturating_sub(FRESH).as_secs_f64() / HALF_LIFE.as_secs_f64();

@@ -50,7 +50,7 @@ impl LinkLatency {
         self.is_empty = true;
     }
 
-    /// What the empty link has shown in an earlier run, for as long as nothing is seen.
+    /// Takes in the round trip of the empty link from an earlier run, if none was measured yet.
     pub fn recall(&mut self, lowest: Duration) {
         if self.smoothed.is_zero() && lowest <= MOST_RECALLED {
             self.on_sample(lowest);
@@ -58,12 +58,12 @@ impl LinkLatency {
         }
     }
 
-    /// What a round trip takes on the empty link; `None` while unknown.
+    /// Returns the round-trip time of the empty link; `None` while unknown.
     pub fn lowest(&self) -> Option<Duration> {
         Some(self.lowest).filter(|lowest| !lowest.is_zero())
     }
 
-    /// What a round trip takes now, queues included; zero while unknown.
+    /// Returns the present round-trip time, queues included; zero while unknown.
     pub fn smoothed(&self) -> Duration {
         self.smoothed
     }

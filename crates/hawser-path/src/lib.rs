@@ -1,4 +1,4 @@
-//! What one path can do: round-trip time, delivery rate, queues, loss, silence; no policy.
+//! Estimates of one path: round-trip time, delivery rate, queues, loss, silence; no policy.
 #![forbid(unsafe_code)]
 
 mod activity;

@@ -5,8 +5,8 @@ use hawser_types::Instant;
 /// How much of what is sent over a link has to be sent again, over all the connections on it.
 ///
 /// In segments, of which older ones count less: by half in ten minutes, and by 1/e for each 5000
-/// that come after them. It counts what TCP sent again, in vain too, and says nothing of the other
-/// direction: whoever receives cannot tell what was lost from what came late.
+/// that come after them. Counts all retransmissions of TCP, needless ones too. The other direction
+/// is unknown: a receiver cannot tell lost segments from late ones.
 ///
 /// Source: DBAS §II.B.2 (passive estimation of interfaces).
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +52,7 @@ impl LinkLoss {
         all / (all + ENOUGH)
     }
 
-    /// What is left by then of what counted when it was last brought up to date.
+    /// Returns the factor by which the counts have faded since their last update.
     fn fading(&self, now: Instant) -> f64 {
         let age = now.since(self.at).as_secs_f64();
         (-age / HALF_LIFE.as_secs_f64()).exp2()

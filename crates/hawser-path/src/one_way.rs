@@ -51,8 +51,8 @@ impl OneWayDelay {
         self.line.push(seconds, corrected);
     }
 
-    /// What the latest message's delay had above the lowest of the last 30 s: the queue of
-    /// that direction. `None` before the first message.
+    /// Returns how far the latest message's delay is above the lowest of the last 30 s: the queue
+    /// of that direction. `None` before the first message.
     pub fn queue(&self) -> Option<Duration> {
         let (_, lowest) = self.lowest.best()?;
         Some(Duration::from_secs_f64((self.latest - lowest).max(0.0)))

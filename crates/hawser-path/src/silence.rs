@@ -307,7 +307,7 @@ mod tests {
             ..rtt(200, 5)
         };
         assert_eq!(silence.suspect_after(after_a_pause), ms(250));
-        // What little is in flight may well be acknowledged together.
+        // The little that is in flight may well be acknowledged together.
         silence.on_sample(at(2000), true, ByteCount::new(3000), ms(0));
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
     }

@@ -177,7 +177,7 @@ pub enum PatternError {
     Cgroup,
 }
 
-/// What the kernel keeps of a process's name: `TASK_COMM_LEN` less the closing zero.
+/// Length of a process's name in the kernel: `TASK_COMM_LEN` less the closing zero.
 const MAX_COMM: usize = 15;
 const MAX_PATTERN: usize = 255;
 /// The longest name in the DNS.

@@ -62,7 +62,7 @@ pub enum LinkChoice {
 /// Links that a connection uses only while there is no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Avoid {
-    /// Those with a price or an allowance.
+    /// Links with a price or an allowance.
     Metered,
     /// Links that carry a real-time connection at the moment.
     Calls,

@@ -32,12 +32,12 @@ pub struct Cell {
     pub dies: Dies,
     /// How many links die, beside one that does not.
     pub dying: usize,
-    /// What chunks go over.
+    /// Transport of the chunks.
     #[serde(serialize_with = "by_name")]
     pub transport: TransportChoice,
     /// Which way payload goes.
     pub direction: Direction,
-    /// What goes on.
+    /// Work of the applications.
     pub work: Work,
 }
 
@@ -63,7 +63,7 @@ pub enum Dies {
     Between,
 }
 
-/// What the applications do.
+/// Work of the applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {

@@ -26,11 +26,11 @@ pub struct Step {
     pub at: Duration,
     /// Index of the link, from 0.
     pub link: usize,
-    /// What is done.
+    /// The action.
     pub what: Doing,
 }
 
-/// What a [`Step`] does.
+/// Action of a [`Step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// The scenario's event happens.

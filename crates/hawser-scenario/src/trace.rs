@@ -25,7 +25,7 @@ pub enum TraceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         reason: std::io::Error,
     },
     /// A line is not a time in whole milliseconds, or goes back in time.

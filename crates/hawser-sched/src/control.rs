@@ -81,7 +81,7 @@ impl ControlChoice {
         self.chosen
     }
 
-    /// What was chosen last.
+    /// Returns the latest choice.
     pub const fn chosen(&self) -> Control {
         self.chosen
     }
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(choice.on_sample(at(1), &facts), Control::Window);
         facts.rtt = FAR;
         assert_eq!(choice.on_sample(at(2), &facts), Control::Rate);
-        // What was paced once stays paced, so there is no way back.
+        // A connection that was paced once stays paced, so there is no way back.
         facts.rtt = FAR / 2;
         assert_eq!(choice.on_sample(at(3), &facts), Control::Rate);
     }

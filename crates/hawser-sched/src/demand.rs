@@ -37,7 +37,7 @@ pub enum PortClass {
     ///
     /// Source: RFC 6335 §6.
     Registered,
-    /// Ports that nobody can register.
+    /// Ports that cannot be registered.
     Dynamic,
 }
 

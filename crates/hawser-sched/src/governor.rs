@@ -1,4 +1,4 @@
-//! What each link adds to the whole, and which links had better stand aside.
+//! Measures what each link adds to the whole, and tells which links had better stand aside.
 
 mod account;
 mod report;
@@ -63,7 +63,7 @@ impl Governor {
         let began = *self.epoch_began.get_or_insert(now);
         let span = now.since(began);
         if span >= TOO_LONG {
-            // Nobody asked meanwhile, since there was nothing to do.
+            // There was no call meanwhile, since there was nothing to do.
             self.epoch_began = Some(now);
             self.accounts.iter_mut().for_each(Account::skip_epoch);
         } else if span >= EPOCH {

@@ -117,15 +117,15 @@ impl RttRefresh {
 const WINDOW: Duration = Duration::from_secs(10);
 /// How long bbr probes, at least; it drains before.
 const PROBE: Duration = Duration::from_millis(200);
-/// What draining may take longer than reckoned: the peer's kernel keeps its last acknowledgement
-/// back for company, and the writer looks up when it is woken.
+/// Time by which draining may exceed the estimate: the peer's kernel delays its last
+/// acknowledgement, and the writer looks up when it is woken.
 const LATE: Duration = Duration::from_millis(20);
 /// For so many round trips a loss makes another one likely.
 const LATELY: u32 = 8;
-/// What bbr keeps in flight even while it probes: with less there is nothing to spare.
+/// Bytes that bbr keeps in flight even while it probes: with less there is nothing to spare.
 const FEW_BYTES: ByteCount = ByteCount::new(4 * 1448);
-/// What the moment of a renewal may be off by, since a longer pause would cost more than a probe:
-/// the handshake's and the join's round trips.
+/// Error of the moment of a renewal: the handshake's and the join's round trips. Subtracted, since
+/// a longer pause would cost more than a probe.
 const UNCERTAINTY: Duration = Duration::from_millis(60);
 /// The kernel counts in ticks of up to 4 ms.
 const SLACK: Duration = Duration::from_millis(8);

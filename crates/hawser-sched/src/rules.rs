@@ -1,4 +1,4 @@
-//! What the user allows: which links at all, at what price, and how much in a month.
+//! The user's rules: which links at all, at what price, and how much in a month.
 //!
 //! Pure decisions over counts of usage that the caller keeps.
 
@@ -36,7 +36,7 @@ pub struct Rule {
     pub allowance: Option<Allowance>,
 }
 
-/// What the rules allow on one link now, for choosers of links.
+/// The user's rules for one link now, for choosers of links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkRules {
     /// Permission of this host to send.

@@ -1,7 +1,7 @@
-//! What the strength of a link's radio signal says of the time to come.
+//! Forecasts a link's near future from the strength of its radio signal.
 //!
-//! A link whose signal fades is left before it goes. That costs little where it was wrong: the link
-//! keeps its connections, and is used again when the signal has been well for a while.
+//! Traffic leaves a link whose signal fades before the link goes. A wrong forecast costs little:
+//! the link keeps its connections, and is used again when the signal has been well for a while.
 
 use std::collections::VecDeque;
 use std::time::Duration;

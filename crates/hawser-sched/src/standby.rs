@@ -25,7 +25,7 @@ pub struct Standby {
     enough_since: Option<Instant>,
 }
 
-/// What is to be done.
+/// Action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Connect this link; the outcome goes to [`Standby::handle_connected`].
@@ -39,7 +39,7 @@ pub enum Action {
     },
 }
 
-/// What the manager says of a link.
+/// State of a link as the network manager reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
     /// It cannot be connected, for this reason.

@@ -49,7 +49,7 @@ pub struct Asked<'a> {
     pub stream: StreamId,
     /// The unit that was placed.
     pub unit: ChunkUnit,
-    /// What the policy chose from.
+    /// Paths that the policy chose from.
     pub views: &'a [PathView],
     /// The decision.
     pub decision: Decision,

@@ -63,7 +63,7 @@ impl PathView {
             .rate
             .time_for(self.in_flight + size)
             .unwrap_or_default();
-        // What is in flight has been on its way for a while already: half a round trip of it is
+        // Bytes in flight have been on their way for a while already: half a round trip of it is
         // propagation that the pipe hides, hence the larger of the two instead of their sum.
         drain.max(self.rtt / 2)
     }

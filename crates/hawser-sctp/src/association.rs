@@ -139,8 +139,8 @@ impl Association {
 
     /// Shows the paths that [`Self::send_over`] may use, in ascending order of their numbers, each
     /// with the payload for which it has room: what leaves over it in the next moments. More would
-    /// only wait there; less, and the path would run empty between two looks, and count as one that
-    /// nobody uses in full.
+    /// only wait there; with less, the path would run empty between two looks, and count as one
+    /// that is not used in full.
     pub fn show_rooms(&mut self, now: Instant, turn: Turn, show: impl FnMut(&PathView, ByteCount)) {
         if let Some(flow) = self.flow.as_ref().filter(|_| !self.is_closed) {
             flow.outbound.show_rooms(now, &mut self.paths, turn, show);

@@ -107,7 +107,7 @@ pub(crate) enum PathState {
     Inactive,
 }
 
-/// What is known of the answer to a packet in flight.
+/// Estimate of the answer to a packet in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     due: Instant,

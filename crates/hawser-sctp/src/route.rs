@@ -24,7 +24,7 @@ pub struct Route {
     pub remote: SocketAddr,
 }
 
-/// What the owner knows about a link, and the paths that use it.
+/// The owner's facts about a link, and the paths that use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkInfo {
     /// The paths that use the link.
@@ -67,7 +67,7 @@ pub enum Turn {
     Any,
 }
 
-/// What the owner still has to place.
+/// Messages that the owner still has to place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToPlace {
     /// Nothing.

@@ -83,7 +83,7 @@ pub(crate) struct Outbound {
     budget: Budget,
     /// The latest chunks that were lost in a packet, retransmitted and then acknowledged.
     repaired: VecDeque<(u64, Transmission)>,
-    /// What was placed on which link, and why, for the owner's streams.
+    /// Placements on each link and their reasons, for the owner's streams.
     tallies: Tallies,
     /// Time when pacing or the policy allows a packet that waits.
     wake_at: Option<Instant>,

@@ -1,5 +1,5 @@
-//! What a decision costs, and what recording it adds: nanoseconds for each policy, over eight
-//! paths.
+//! Measures what a decision costs, and what recording it adds: nanoseconds for each policy, over
+//! eight paths.
 //!
 //! `cargo run --release -p hawser-session --example decision`
 #![allow(

@@ -149,8 +149,8 @@ impl Arena {
         }
     }
 
-    /// A retired buffer of at least `capacity` bytes that nobody uses, and its size. Those found
-    /// on the way that are too small go.
+    /// Takes out a retired buffer of at least `capacity` bytes that is unused, and its size. Drops
+    /// smaller unused buffers that it finds on the way.
     fn reuse(&mut self, capacity: usize) -> Option<(BytesMut, usize)> {
         let mut at = 0;
         while let Some(retired) = self.retired.get_mut(at) {

@@ -1,4 +1,4 @@
-//! What a driver tells of an association, and what the session tells it.
+//! A driver's reports on an association, and the session's answers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use hawser_types::{ByteCount, LinkIndex, Rate};
 pub struct AssociationSample<'a> {
     /// Paths of the association.
     pub paths: &'a [PathSample],
-    /// What the association placed on links since the last sample, and why.
+    /// Placements of the association on links since the last sample, and their reasons.
     pub placed: &'a [Placed],
     /// Payload of messages that the association took and that are neither acknowledged nor given
     /// up, those that wait included.

@@ -20,7 +20,7 @@ pub(crate) struct CommandStream {
     decoder: CommandDecoder,
     /// This side's hello was queued.
     said_hello: bool,
-    /// What the peer's hello said, once it has come.
+    /// The peer's hello, once it has come.
     peer: Option<PeerHello>,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Datagrams {
     waiting: VecDeque<Waiting>,
     /// The same, of those that are to keep their order.
     in_order: VecDeque<Waiting>,
-    /// What they cost together.
+    /// Their cost together.
     waiting_cost: usize,
     /// Lead or lag of each link, measured in the common weight.
     turns: BTreeMap<LinkIndex, i128>,
@@ -68,7 +68,7 @@ struct Lane {
     channel: ChannelId,
     /// Rank of that channel, the best first: of the other role, and the bytes it has already.
     rank: (bool, usize),
-    /// That channel's round trip.
+    /// Round trip of that channel.
     rtt: Duration,
     /// Its part of all turns.
     weight: i128,

@@ -46,7 +46,7 @@ impl<T> Held<T> {
         };
         let mut place = block.partition_point(|(at, _)| *at < start);
         if block.len() == BLOCK {
-            // What comes in order leaves full blocks behind.
+            // Chunks that come in order leave full blocks behind.
             let kept = if place == BLOCK { BLOCK } else { BLOCK / 2 };
             let mut upper = self.spare.pop().unwrap_or_default();
             upper.extend(block.drain(kept..));

@@ -33,7 +33,7 @@ use crate::snapshot::LinkSnapshot;
 use crate::streams::Streams;
 use crate::unacknowledged::{ChunkKey, Unacknowledged};
 
-/// What a session knows of its links, beside what their channels measure.
+/// A session's knowledge of its links, beside the measurements of their channels.
 #[derive(Debug)]
 pub(crate) struct Links {
     accounts: LinkAccounts,
@@ -242,7 +242,7 @@ impl Links {
     }
 }
 
-/// What there is to send, compared with what may be sent.
+/// Data to send, compared with what may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pressure {
     demand: bool,

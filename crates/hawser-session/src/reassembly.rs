@@ -19,7 +19,7 @@ pub(crate) struct Reassembly {
     ready: VecDeque<Piece>,
     ready_bytes: u64,
     held_charge: u64,
-    /// What it costs to keep the chunks that are no slices of a buffer that is charged.
+    /// Cost of the chunks that are not slices of a charged buffer.
     own_charge: u64,
     end: Option<u64>,
 }

@@ -87,7 +87,7 @@ pub struct TunnelCounts {
     pub over_channels: u64,
     /// Packets received over an association.
     pub received: u64,
-    /// Those of them that came after they had counted as lost, over the association that stands.
+    /// Packets among them that came after they had counted as lost, over the present association.
     pub late: u64,
     /// Packets that the tunnel of the association that stands has dropped from its queue.
     pub dropped: u64,

@@ -51,7 +51,7 @@ pub(crate) struct Streams {
     small: u64,
 }
 
-/// What became of the stream of a chunk that came.
+/// State of the stream of a chunk that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The stream is open, and was so before.
@@ -522,7 +522,7 @@ impl Streams {
     }
 }
 
-/// What may wait in all streams to be sent, beside `send` that is not acknowledged.
+/// Returns the bytes that may wait in all streams, beside `send` bytes that are unacknowledged.
 fn waiting(send: ByteCount) -> ByteCount {
     ByteCount::new(send.as_u64() / 2)
 }

@@ -1,4 +1,4 @@
-/// What takes the records of a channel.
+/// Transport of the records of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// A TCP connection over one link.

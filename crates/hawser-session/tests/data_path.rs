@@ -1,4 +1,4 @@
-//! What the data path allocates for each chunk, in steady state.
+//! Allocations of the data path for each chunk, in steady state.
 #![allow(missing_docs, reason = "tests")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,7 @@ use hawser_session::{ChannelSpec, Outgoing, ReadOutcome, Session, SessionConfig,
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::ChannelRole;
 
-/// What each step of the data path has allocated.
+/// Allocations of each step of the data path.
 #[derive(Debug, Default)]
 struct Spent {
     write: u64,
@@ -67,13 +67,13 @@ fn a_datagram_costs_no_allocation_to_be_placed() {
     assert!(spent * 100 <= sent, "{spent} for {sent} datagrams");
 }
 
-/// What a stream over so many channels spends on how many chunks, once it is warm. What the last
-/// channel carries arrives so many rounds late.
+/// Returns the allocations of a warm stream over so many channels, and its number of chunks. The
+/// last channel's chunks arrive so many rounds late.
 fn steady(channels: u32, late: u64) -> (Spent, u64) {
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut sides = sides(now, channels);
     let stream = sides[0].open_stream(now, Bytes::new()).unwrap();
-    // What the application has written already, of which each write takes a piece.
+    // Data that the application has written already; each write takes a piece of it.
     let data = Bytes::from(vec![7; 1 << 20]);
     let mut buffer = BytesMut::new();
     let (mut out, mut spent, mut chunks) = (Outgoing::default(), Spent::default(), 0);

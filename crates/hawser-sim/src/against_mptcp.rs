@@ -1,4 +1,4 @@
-//! Transfers beside those of the kernel's MPTCP: goodput, and the queues that they make.
+//! Transfers compared with those of the kernel's MPTCP: goodput, and queues.
 
 use hawser_scenario::{Congestion, Direction, Scenario};
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Two hosts with a session between them over every link: the simulated stand-in for the driver,
-//! the client that makes connections, and the gateway that accepts them.
+//! the client that opens connections, and the gateway that accepts them.
 //!
 //! The parts below keep their own state and do not call each other. [`Bond`] runs them: it calls
-//! one, asks the session what it has to tell, and calls the parts that this concerns.
+//! one, asks the session for its news, and calls the parts that these concern.
 
 mod association_channel;
 mod association_end;
@@ -187,7 +187,7 @@ impl Bond {
         self.network.change(link, at, into);
     }
 
-    /// Begins a connection of somebody else over a link, which sends for ever.
+    /// Starts a competing connection over a link, which sends for ever.
     pub fn add_rival(&mut self, link: usize, congestion: Congestion, direction: Direction) {
         self.rivals
             .add(&mut self.network, link, congestion, direction);
@@ -212,7 +212,7 @@ impl Bond {
         }
     }
 
-    /// Lets time pass; nobody is told of what happens meanwhile.
+    /// Lets time pass, without reporting events.
     pub fn rest(&mut self, span: Duration) {
         let until = self.now() + span;
         while self.step(until).is_some() {}

@@ -1,5 +1,4 @@
-//! Connections that come and go, towards a server that knows nothing of Hawser and towards one that
-//! is bonded.
+//! Short-lived connections to a server without Hawser and to a bonded one.
 //!
 //! Source: DBAS §IV.
 

@@ -1,5 +1,5 @@
-//! Links that are as good as dead and still answer, beside a healthy one: what a transfer, short
-//! requests and a call lose to them. The cells are those of [`hawser_scenario::dying`].
+//! Nearly dead links that still answer, beside a healthy one: the losses of a transfer, short
+//! requests and a call. The cells are those of [`hawser_scenario::dying`].
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Links that fail and come back: how long the reader waits, how soon all links carry again, and
-//! how much is sent again for it.
+//! Links that fail and return: the reader's wait, the time until all links carry data again, and
+//! the retransmitted bytes.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The simulator: sessions over packet-level TCP, associations over datagrams, and modelled links,
 //! in virtual time.
 //!
-//! The session code is the production code. Below it stand what the driver does, in short, and
+//! The session code is the production code. Below it are a short model of the driver, and
 //! connections that behave like those of Linux over links that behave like those of the lab. The
 //! same scenario and seed give the same result, to the bit.
 #![forbid(unsafe_code)]

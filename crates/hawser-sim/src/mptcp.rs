@@ -1,9 +1,9 @@
-//! A model of the kernel's MPTCP over all links: what Hawser is compared with.
+//! A model of the kernel's MPTCP over all links: the reference for Hawser.
 //!
 //! One transfer over a fresh connection. Its subflows are the simulator's TCP connections. What
 //! MPTCP adds follows Linux 6.18:
 //!
-//! - The first subflow is on the first link. The others join once it stands.
+//! - The first subflow is on the first link. The others join once it is established.
 //! - The default scheduler gives the next 64 KiB to the subflow that will have sent first what it
 //!   holds, and waits while that one is full.
 //! - Send buffers grow with windows and never shrink.

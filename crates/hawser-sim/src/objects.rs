@@ -1,4 +1,4 @@
-//! Small transfers on a session that stands, against plain TCP on the best link.
+//! Small transfers on an established session, compared with plain TCP on the best link.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One transfer over one TCP connection on one link: what Hawser is compared with.
+//! One transfer over one TCP connection on one link: the reference for Hawser.
 
 use std::time::Duration;
 

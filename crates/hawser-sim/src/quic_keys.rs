@@ -1,4 +1,4 @@
-//! Keys for QUIC connections (quinn) between programs of a laboratory: nobody else can answer.
+//! Keys for QUIC connections (quinn) between programs of a lab: no other host can answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Asks a policy again what a recording says that one was asked, and compares the answers.
+//! Repeats the recorded decisions of a policy, and compares the answers.
 
 pub mod conditions;
 

@@ -1,7 +1,7 @@
 //! Packet-level TCP: one end of a connection, without I/O and without bytes.
 //!
-//! What matters for throughput and delay is modelled after Linux: selective acknowledgement, RACK
-//! with loss probes, time-outs with back-off and their undoing, delayed acknowledgement, CUBIC
+//! All parts that affect throughput and delay are modelled after Linux: selective acknowledgement,
+//! RACK with loss probes, time-outs with back-off and their undoing, delayed acknowledgement, CUBIC
 //! with HyStart and BBR with pacing, slow start after idle, `TCP_NOTSENT_LOWAT` and `TCP_INFO`.
 
 mod ack;

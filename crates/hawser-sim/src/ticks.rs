@@ -1,4 +1,4 @@
-//! An interactive stream: a few bytes at a steady pace, each way, beside whatever else goes on.
+//! An interactive stream: a few bytes at a steady pace in each direction, beside other traffic.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -40,6 +40,6 @@ fn print(moment: &Moment) {
             channel.retransmissions,
         );
     }
-    // Nobody misses a trace that can't be written.
+    // A trace that can't be written is dropped.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The transports beside each other: what `auto` reaches of the better one.
+//! Comparison of the transports: how close `auto` gets to the better one.
 
 use hawser_scenario::{Direction, Scenario};
 use hawser_wire::TransportChoice;

@@ -1,4 +1,4 @@
-//! Associations over links that do what real ones do now and then.
+//! Associations over links with occasional real-world faults.
 
 use std::time::Duration;
 
@@ -96,8 +96,8 @@ fn two_links_behind_one_address_translator_are_both_used() {
     }
 }
 
-/// Whoever calls or plays beside a transfer waits in the queues that it leaves in front of links.
-/// Acknowledgements of several paths come together, so that rates seem higher than they are.
+/// Calls and games beside a transfer wait in the queues that it builds in front of links.
+/// Acknowledgements of several paths arrive together, so that rates seem higher than they are.
 #[test]
 fn a_long_transfer_leaves_short_queues() {
     let sets: [&[LinkModel]; 5] = [

@@ -1,4 +1,4 @@
-//! Sessions that ride on an association beside their TCP channels.
+//! Sessions with an association beside their TCP channels.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What associations come to, as tables of whole numbers that are committed.
+//! Results of associations, as committed tables of whole numbers.
 
 use std::fmt::Display;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The paper's workloads: as a table that is committed, and what the paper says of them.
+//! The paper's workloads: a committed table, and the paper's statements about them.
 
 use std::path::{Path, PathBuf};
 

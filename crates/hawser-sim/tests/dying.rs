@@ -1,4 +1,4 @@
-//! What dying links take from transfers and requests beside a healthy one, as tables.
+//! Cost of dying links for transfers and requests beside a healthy link, as tables.
 
 use hawser_scenario::Direction;
 use hawser_scenario::dying::{Cell, Depth, DyingReport, DyingTable, Work};

@@ -1,4 +1,4 @@
-//! How smoothly the first transfer of a session comes.
+//! Smoothness of the first transfer of a session.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Channels that one side has and the other does not.
+//! Channels that only one side has.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hawser_sim::bond::{Bond, BondConfig};
 use hawser_types::ChannelId;
 
 /// Whenever a link loses its carrier, the gateway soon has no channel that the client lacks: it
-/// would place chunks there that nobody reads.
+/// would place chunks there that are never read.
 #[test]
 fn a_join_that_its_link_interrupts_leaves_the_gateway_without_a_ghost() {
     for moment in (20..400).step_by(10) {

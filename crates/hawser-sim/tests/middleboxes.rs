@@ -1,4 +1,4 @@
-//! What stands on the way and meddles: options taken out, connections forgotten.
+//! Middleboxes that interfere: options removed, connections forgotten.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Links that drop large packets without a word, from the first packet on or later.
+//! Links that silently drop large packets, from the first packet on or later.
 
 use std::path::Path;
 use std::time::Duration;

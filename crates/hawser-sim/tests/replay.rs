@@ -1,4 +1,4 @@
-//! Recordings of simulated runs: asked again, and turned into scenarios.
+//! Recordings of simulated runs: replayed, and turned into scenarios.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The shipped scenarios, as tables of whole numbers that are committed.
+//! The shipped scenarios, as committed tables of whole numbers.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

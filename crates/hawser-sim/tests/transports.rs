@@ -1,4 +1,4 @@
-//! What `auto` reaches of the better transport on the shipped scenarios, as a table.
+//! How close `auto` gets to the better transport on the shipped scenarios, as a table.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A user agent: says where this host can be reached, and is in sessions with others.
+//! A user agent: registers this host with a directory, and opens sessions with other hosts.
 
 mod announcer;
 mod calls;

@@ -1,14 +1,14 @@
-//! Reads header fields token by token (RFC 3261 §25.1). Folded lines are joined before.
+//! Reads header fields token by token (RFC 3261 §25.1). Folded lines are joined beforehand.
 
 use std::mem;
 
 use thiserror::Error;
 
-/// The part of a header field, or of a URI, that is not as RFC 3261 §25.1 has it.
+/// A fault in a header field or URI against the grammar of RFC 3261 §25.1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SyntaxFault {
-    /// Something else stands where this was expected.
+    /// This element was expected, but another one was found.
     #[error("{0} was expected")]
     Expected(&'static str),
     /// A quoted string has no end.
@@ -17,7 +17,7 @@ pub enum SyntaxFault {
     /// A percent sign is not followed by two hexadecimal digits.
     #[error("% must be followed by two hexadecimal digits")]
     Escape,
-    /// A number is larger than it may be.
+    /// A number is above its maximum.
     #[error("{what} is above {max}")]
     TooLarge {
         /// The number's meaning.
@@ -25,10 +25,10 @@ pub enum SyntaxFault {
         /// The largest one that is allowed.
         max: u64,
     },
-    /// A parameter stands there twice.
+    /// A parameter occurs twice.
     #[error("the parameter {0} stands there twice")]
     Repeated(String),
-    /// A list is longer than is read.
+    /// A list has more entries than allowed.
     #[error("more than {0} entries in a list")]
     TooMany(usize),
 }
@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
     }
 
-    /// Takes `mark`, with space before and behind it; otherwise nothing.
+    /// Takes `mark` with space around it. Returns whether `mark` was there; if not, takes nothing.
     pub(crate) fn eat(&mut self, mark: char) -> bool {
         let trimmed = self.rest.trim_start_matches([' ', '\t']);
         let Some(rest) = trimmed.strip_prefix(mark) else {
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// Takes `mark` itself, without any space; otherwise nothing.
+    /// Takes `mark` without any space. Returns whether `mark` was there; if not, takes nothing.
     pub(crate) fn eat_exactly(&mut self, mark: &str) -> bool {
         match self.rest.strip_prefix(mark) {
             Some(rest) => {
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the longest run of bytes that are allowed. These must be ASCII.
+    /// Takes the longest run of allowed bytes, which must be ASCII.
     pub(crate) fn take_while(&mut self, is_allowed: impl Fn(u8) -> bool) -> &'a str {
         let bytes = self.rest.as_bytes();
         let end = bytes.iter().position(|byte| !is_allowed(*byte));
@@ -106,7 +106,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a quoted string and returns what it means, without quotation marks and backslashes.
+    /// Takes a quoted string and returns its value, without quotation marks and backslashes.
     pub(crate) fn quoted(&mut self) -> Result<String, SyntaxFault> {
         let mut text = String::new();
         let mut characters = self
@@ -133,7 +133,7 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// Takes a decimal number; a sign is none.
+    /// Takes a decimal number without a sign.
     pub(crate) fn number(&mut self, what: &'static str, max: u64) -> Result<u64, SyntaxFault> {
         let digits = self.take_while(|byte| byte.is_ascii_digit());
         if digits.is_empty() {
@@ -145,7 +145,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Fails unless all but space was taken.
+    /// Fails unless only space is left.
     pub(crate) fn end(mut self) -> Result<(), SyntaxFault> {
         self.skip_space();
         if self.is_at_end() {
@@ -175,8 +175,8 @@ pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte)
 }
 
-/// Whether a text can stand in a header field: control characters but the tab stand behind a
-/// backslash only, as they may in quoted strings, and those of line ends nowhere.
+/// Whether a text may be the value of a header field: control characters other than tab must follow
+/// a backslash, as in quoted strings; line ends are never allowed.
 pub(crate) fn is_field_text(text: &str) -> bool {
     let mut last = b' ';
     text.bytes().all(|byte| {

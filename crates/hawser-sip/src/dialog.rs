@@ -1,4 +1,4 @@
-//! Dialogs: what two user agents have in common for a while (RFC 3261 §12).
+//! Dialogs: the state that two user agents share (RFC 3261 §12).
 
 #[cfg(test)]
 mod tests;
@@ -15,9 +15,9 @@ pub struct Dialog {
     call_id: CallId,
     local: NameAddr,
     remote: NameAddr,
-    /// Where requests go in the end: the far end's latest Contact.
+    /// Final target of requests: the far end's latest Contact.
     target: Uri,
-    /// The way there.
+    /// Route set to the target.
     routes: Vec<NameAddr>,
     local_number: u32,
     remote_number: Option<u32>,
@@ -30,13 +30,13 @@ pub enum DialogFault {
     /// A header field can't be read.
     #[error(transparent)]
     Header(#[from] HeaderFault),
-    /// There must be one Contact, and there are none or several.
+    /// The message must have exactly one Contact.
     #[error("one Contact is needed, {0} are there")]
     Contacts(usize),
     /// A tag is missing.
     #[error("the tag of {0} is missing")]
     Tag(HeaderName),
-    /// The request is older than one that has come (RFC 3261 §12.2.2).
+    /// The request is older than one that was received (RFC 3261 §12.2.2).
     #[error("CSeq {got} is not above {last}")]
     Order {
         /// The request's number.
@@ -47,7 +47,7 @@ pub enum DialogFault {
 }
 
 impl DialogFault {
-    /// Returns the status that a request with this fault is answered with.
+    /// Returns the status for the answer to a request with this fault.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -58,10 +58,10 @@ impl DialogFault {
 }
 
 impl Dialog {
-    /// The dialog of who has sent `request` and got `response` (RFC 3261 §12.1.2).
+    /// Creates the dialog of the client from its request and the response (RFC 3261 §12.1.2).
     ///
     /// # Errors
-    /// When the answer has not what a dialog needs.
+    /// When the answer lacks what a dialog needs.
     pub fn of_client(request: &Request, response: &Response) -> Result<Self, DialogFault> {
         let asked = request.essentials()?;
         let answered = response.essentials()?;
@@ -81,10 +81,10 @@ impl Dialog {
         })
     }
 
-    /// The dialog of who has got `request` and answers with `tag` in To (RFC 3261 §12.1.1).
+    /// Creates the dialog of the server, which answers with `tag` in To (RFC 3261 §12.1.1).
     ///
     /// # Errors
-    /// When the request has not what a dialog needs.
+    /// When the request lacks what a dialog needs.
     pub fn of_server(request: &Request, tag: &str) -> Result<Self, DialogFault> {
         let asked = request.essentials()?;
         let mut local = asked.to;
@@ -100,8 +100,8 @@ impl Dialog {
         })
     }
 
-    /// The dialog with another one that has accepted the same INVITE (RFC 3261 §13.2.2.4); `None`
-    /// where its answer has not what a dialog needs.
+    /// Creates the dialog with another server that accepted the same INVITE (RFC 3261 §13.2.2.4);
+    /// `None` if its answer lacks what a dialog needs.
     #[must_use]
     pub fn forked(&self, response: &Response) -> Option<Self> {
         let remote = response.headers.to().ok()?;
@@ -117,7 +117,7 @@ impl Dialog {
         })
     }
 
-    /// Whether a request that has come belongs here.
+    /// Whether a received request belongs to this dialog.
     #[must_use]
     pub fn is_of(&self, essentials: &Essentials) -> bool {
         self.call_id == essentials.call_id
@@ -125,28 +125,28 @@ impl Dialog {
             && self.remote.tag() == essentials.from.tag()
     }
 
-    /// Returns who this end is, with its tag.
+    /// Returns the identity of this end, with its tag.
     #[must_use]
     pub fn local(&self) -> &NameAddr {
         &self.local
     }
 
-    /// Returns who the far end is.
+    /// Returns the identity of the far end.
     #[must_use]
     pub fn remote(&self) -> &NameAddr {
         &self.remote
     }
 
-    /// Returns where the next request is sent: the first hop of its way (RFC 3261 §12.2.1.1).
+    /// Returns the next hop of requests: the first route, else the target (RFC 3261 §12.2.1.1).
     #[must_use]
     pub fn next_hop(&self) -> &Uri {
         self.routes.first().map_or(&self.target, |route| &route.uri)
     }
 
-    /// Takes a request of the far end within the dialog. ACK has the number of its INVITE.
+    /// Handles a request of the far end within the dialog. An ACK has the number of its INVITE.
     ///
     /// # Errors
-    /// When it is older than another one, or its Contact can't be read.
+    /// When the request is older than an earlier one, or its Contact can't be read.
     pub fn handle_request(&mut self, request: &Request) -> Result<(), DialogFault> {
         let got = request.headers.cseq()?.number;
         if request.method == Method::Ack {
@@ -159,7 +159,7 @@ impl Dialog {
         self.refresh(&request.method, &request.headers)
     }
 
-    /// Takes a 2xx to a request of this end within the dialog.
+    /// Handles a 2xx to a request of this end within the dialog.
     ///
     /// # Errors
     /// When its Contact can't be read.
@@ -174,7 +174,7 @@ impl Dialog {
     /// Returns a new request within the dialog, and its number.
     #[must_use]
     pub fn request(&mut self, method: Method, via: &Via) -> Request {
-        // 2^31 requests do not fit into the life of a dialog.
+        // A dialog never sends 2^31 requests.
         self.local_number = self.local_number.saturating_add(1);
         self.numbered(method, via, self.local_number)
     }
@@ -207,8 +207,8 @@ impl Dialog {
         request
     }
 
-    /// The URI and the routes of a request (RFC 3261 §12.2.1.1). A first hop without `lr` is from
-    /// before RFC 3261, and takes its own URI for the request's.
+    /// Returns the URI and the routes of a request (RFC 3261 §12.2.1.1). A first hop without `lr`
+    /// predates RFC 3261 and takes its own URI as the request's.
     fn way(&self) -> (Uri, Vec<NameAddr>) {
         let Some((first, others)) = self.routes.split_first() else {
             return (self.target.clone(), Vec::new());
@@ -225,8 +225,8 @@ impl Dialog {
         (first.uri.clone(), routes.collect())
     }
 
-    /// Target refresh: these methods say anew where the far end is (RFC 3261 §12.2, RFC 3311 §5,
-    /// RFC 6665 §4.4.1).
+    /// Refreshes the target: these methods carry the far end's current Contact (RFC 3261 §12.2, RFC
+    /// 3311 §5, RFC 6665 §4.4.1).
     fn refresh(
         &mut self,
         method: &Method,
@@ -246,7 +246,7 @@ impl Dialog {
     }
 }
 
-/// The one Contact of a message that makes a dialog.
+/// Returns the single Contact of a message that creates a dialog.
 fn contact(headers: &crate::message::Headers) -> Result<Uri, DialogFault> {
     match headers.contacts()? {
         Contacts::List(list) => match <[NameAddr; 1]>::try_from(list) {

@@ -1,8 +1,7 @@
-//! A directory: the registrar and proxy of some domains, for whoever asks, over datagrams and
-//! streams.
+//! A directory: registrar and proxy for some domains, over datagrams and streams.
 //!
-//! Whoever knows no password leaves nothing behind: such requests are answered without a
-//! transaction, from what they say themselves. All that others can make it hold is bounded.
+//! Clients without a password leave no state: their requests are answered without a transaction,
+//! from the request alone. All other state is bounded.
 
 mod answers;
 mod config;
@@ -45,7 +44,7 @@ use source::{Admissions, Admitted, Source};
 
 /// A directory.
 ///
-/// Change it once, then keep what [`Directory::poll_change`] names, drain
+/// After each change, store the bindings that [`Directory::poll_change`] names, drain
 /// [`Directory::poll_output`] to `None`, and call [`Directory::handle_timeout`] at
 /// [`Directory::poll_timeout`].
 pub struct Directory {
@@ -58,7 +57,7 @@ pub struct Directory {
     proxy: Proxy,
     forwarding: Forwarding,
     notifier: Notifier,
-    /// NOTIFY that are not answered yet.
+    /// Unanswered NOTIFY requests.
     told: BTreeMap<TransactionId, WatcherId>,
     flows: Flows,
     words: Words,
@@ -67,9 +66,9 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory without bindings. `seed` is secret and random; one that is kept lets calls
-    /// outlive a restart. `fresh` is so, too, and was used for nothing before: nonces are dated by
-    /// a clock that starts with the process, so their key may not be kept.
+    /// Creates a directory without bindings. `seed` is secret and random; a stored seed lets calls
+    /// outlive a restart. `fresh` is secret, random and never reused: nonces are dated by a clock
+    /// that starts with the process, so their key must not be stored.
     #[must_use]
     pub fn new(
         config: DirectoryConfig,
@@ -108,34 +107,34 @@ impl Directory {
         self.registrar.location()
     }
 
-    /// Returns the bindings, to put back those that were kept.
+    /// Returns the bindings, so that stored ones can be restored.
     pub fn location_mut(&mut self) -> &mut Location {
         self.registrar.location_mut()
     }
 
-    /// Returns an address of record whose bindings have changed since it was returned last. They
-    /// are to be kept before anything is sent, so that no binding is promised and then lost. Who
-    /// watches them is told in the next turn, which is due at once.
+    /// Returns an address of record whose bindings changed since it was last returned. Store them
+    /// before sending anything, so that no confirmed binding is lost. Its watchers are notified in
+    /// the next turn, which is due at once.
     pub fn poll_change(&mut self) -> Option<String> {
         let changed = self.registrar.location_mut().poll_change()?;
         self.notifier.handle_change(&changed);
         Some(changed)
     }
 
-    /// Returns what has happened since the beginning.
+    /// Returns counters since the start.
     #[must_use]
     pub fn counts(&self) -> DirectoryCounts {
         self.counts
     }
 
-    /// Returns how many streams are open.
+    /// Returns the number of open streams.
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.flows.stream_count()
     }
 
-    /// Takes a datagram that has come from `source` to the socket with this number. It is counted
-    /// before it is read.
+    /// Handles a datagram from `source` to the socket with this number. It counts against the
+    /// sender's limit before it is parsed.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -160,7 +159,7 @@ impl Directory {
         }
     }
 
-    /// Takes a connection that has come; `None`: it is refused, and to be closed.
+    /// Handles a new connection. `None`: it is refused and must be closed.
     pub fn handle_connection(
         &mut self,
         now: Instant,
@@ -176,7 +175,7 @@ impl Directory {
         flow.flatten()
     }
 
-    /// Takes bytes that have come over a stream.
+    /// Handles bytes received over a stream.
     pub fn handle_bytes(&mut self, now: Instant, flow: Flow, bytes: &[u8]) {
         let Some(stream) = self.flows.stream(flow) else {
             return;
@@ -204,7 +203,7 @@ impl Directory {
         self.react(now, None);
     }
 
-    /// Takes notice that a stream has ended, or could not be opened.
+    /// Records that a stream has ended or could not be opened.
     pub fn handle_closed(&mut self, now: Instant, flow: Flow) {
         if self.flows.close(flow) {
             self.transactions.handle_flow_failure(flow);
@@ -212,7 +211,7 @@ impl Directory {
         }
     }
 
-    /// Does what is due.
+    /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((_, flow)) = self.flows.first_silent().filter(|(at, _)| *at <= now) {
             self.close(flow);
@@ -225,7 +224,7 @@ impl Directory {
         self.react(now, None);
     }
 
-    /// Returns when [`Directory::handle_timeout`] is to be called next.
+    /// Returns the time of the next call to [`Directory::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let times = [
@@ -239,7 +238,7 @@ impl Directory {
         times.into_iter().flatten().min()
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next action for the owner.
     pub fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -252,7 +251,7 @@ impl Directory {
         None
     }
 
-    /// `None` where the flow is there no more.
+    /// `None` if the flow no longer exists.
     fn output(&self, flow: Flow, bytes: Bytes) -> Option<Output> {
         if flow.is_reliable {
             let is_open = self.flows.is_open(flow);
@@ -277,7 +276,7 @@ impl Directory {
     }
 
     fn handle_message(&mut self, now: Instant, from: Source, message: Message) {
-        // Datagrams were counted before they were read.
+        // Datagrams were counted before they were parsed.
         if let Source::Stream(flow, _) = from
             && !self.admit_from_stream(now, from, &message)
         {
@@ -298,7 +297,7 @@ impl Directory {
                 self.handle_request(now, from, request);
             }
             response @ Message::Response(_) => {
-                // What it belongs to knows its own flow.
+                // The transaction of the response knows its own flow.
                 self.transactions.handle_message(now, NO_FLOW, response);
                 self.react(now, None);
             }
@@ -315,7 +314,7 @@ impl Directory {
 
     fn handle_request(&mut self, now: Instant, from: Source, mut request: Request) {
         let source = from.address();
-        // One that can't be read is refused below.
+        // A Via that can't be read is refused below.
         let _ = request.headers.set_source(source.ip(), source.port());
         let essentials = match request.essentials() {
             Ok(essentials) => essentials,
@@ -350,7 +349,7 @@ impl Directory {
         self.react(now, Some((caller, admitted)));
     }
 
-    /// Refuses a request in which something can't be read.
+    /// Refuses a request with an unreadable header field.
     fn refuse(&mut self, from: Source, request: &Request, fault: &HeaderFault) {
         match request.method {
             Method::Ack => return,
@@ -360,7 +359,7 @@ impl Directory {
         self.answer(from, &Refusal::unreadable(fault).answer(request, TAG));
     }
 
-    /// Whether a request may leave something behind; else its answer, unless it has none.
+    /// Decides whether a request may create state. Otherwise returns its answer, if it gets one.
     fn admit(
         &mut self,
         now: Instant,
@@ -369,7 +368,7 @@ impl Directory {
     ) -> Result<Admitted, Option<Response>> {
         let source = caller.address;
         match request.method {
-            // Of an answer that was given without a transaction.
+            // ACK for a response that was sent without a transaction.
             Method::Ack if is_answered_here(request) => Err(None),
             Method::Cancel if !self.transactions.has_cancelled(request, essentials) => {
                 Err(Some(to_cancel(request, false)))
@@ -401,7 +400,7 @@ impl Directory {
         }
     }
 
-    /// Answers a request without a transaction.
+    /// Sends a response without a transaction.
     fn answer(&mut self, to: Source, answer: &Response) {
         let bytes = answer.to_bytes();
         self.outputs.push_back(match to {
@@ -420,9 +419,9 @@ impl std::fmt::Debug for Directory {
     }
 }
 
-/// Without a challenge, a client proves a password again for this long.
+/// Time for which a client can prove its password again without a new challenge.
 const NONCE_LIFETIME: std::time::Duration = std::time::Duration::from_secs(300);
-/// For what is not answered, responses and ACK: what they belong to is told by their branch.
+/// Flow of responses and ACKs: they need no answer, and their branch identifies the transaction.
 const NO_FLOW: Flow = Flow {
     number: 0,
     is_reliable: false,

@@ -1,4 +1,4 @@
-//! Header fields whose parts matter here.
+//! Header fields that this crate parses.
 
 mod name_addr;
 mod small;
@@ -11,10 +11,10 @@ pub use via::{Transport, Via};
 
 /// A header field, or one entry of its list, that can be read from text.
 pub(crate) trait Field: Sized {
-    /// Reads one, and stops behind it.
+    /// Reads one entry, and stops behind it.
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, SyntaxFault>;
 
-    /// Reads all of `text` as one.
+    /// Reads all of `text` as one entry.
     fn parse(text: &str) -> Result<Self, SyntaxFault> {
         let mut cursor = Cursor::new(text);
         cursor.skip_space();
@@ -23,7 +23,7 @@ pub(crate) trait Field: Sized {
         Ok(field)
     }
 
-    /// Reads all of `text` as a list with commas, which has one entry at least.
+    /// Reads all of `text` as a comma-separated list of at least one entry.
     fn parse_list(text: &str, list: &mut Vec<Self>) -> Result<(), SyntaxFault> {
         let mut cursor = Cursor::new(text);
         cursor.skip_space();
@@ -39,5 +39,5 @@ pub(crate) trait Field: Sized {
     }
 }
 
-/// Entries of one kind of header in one message. The longest of RFC 4475 has 34 of Via.
+/// Limit of entries of one header field in a message. The longest of RFC 4475 has 34 of Via.
 pub const MAX_LIST: usize = 64;

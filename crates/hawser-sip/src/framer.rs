@@ -6,22 +6,21 @@ use crate::message::{Fault, Limits, Malformed, Message, Scan, scan};
 
 /// Cuts a stream of bytes into messages.
 ///
-/// Give it what was read with [`Framer::push`], then drain [`Framer::poll`]. It holds one message
-/// at most beside what was pushed last. After a fault nobody can tell where the next message
-/// begins, so the stream is over: refuse the request if it was one ([`Malformed::answer`]), and
-/// close.
+/// Add received bytes with [`Framer::push`], then drain [`Framer::poll`]. The framer holds at most
+/// one message besides the last bytes. After a fault the start of the next message is unknown, so
+/// the stream is over: refuse the request if it was one ([`Malformed::answer`]), and close.
 #[derive(Debug)]
 pub struct Framer {
     limits: Limits,
     buffer: BytesMut,
-    /// Bytes of the buffer in which the end of a head was looked for.
+    /// Bytes of the buffer that were already searched for the end of a head.
     searched: usize,
     /// Whether the last thing on the stream was half a ping.
     is_half_ping: bool,
     is_over: bool,
 }
 
-/// What stands next on a stream.
+/// Next element of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Framed {
     /// A message.
@@ -30,12 +29,12 @@ pub enum Framed {
     LineEnd,
     /// A second line end: a ping. The server answers it with one line end.
     Ping,
-    /// A fault. Nothing follows.
+    /// A fault, after which the stream is over.
     Malformed(Box<Malformed>),
 }
 
 impl Framer {
-    /// A framer at the beginning of a stream.
+    /// Creates a framer for the beginning of a stream.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -47,14 +46,14 @@ impl Framer {
         }
     }
 
-    /// Takes bytes as they came. After a fault they are dropped.
+    /// Adds received bytes. After a fault they are dropped.
     pub fn push(&mut self, bytes: &[u8]) {
         if !self.is_over {
             self.buffer.extend_from_slice(bytes);
         }
     }
 
-    /// Returns what stands next on the stream; `None` when more bytes are needed.
+    /// Returns the next element of the stream; `None` if more bytes are needed.
     pub fn poll(&mut self) -> Option<Framed> {
         if self.is_over {
             return None;
@@ -68,7 +67,7 @@ impl Framer {
                 Framed::Ping
             });
         }
-        // A line end may have come by half.
+        // A line end may have arrived in part.
         if self.buffer.is_empty() || self.buffer[..] == b"\r"[..] {
             return None;
         }
@@ -100,7 +99,7 @@ impl Framer {
             return Err(head.malformed(Fault::NoContentLength));
         };
         if self.buffer.len() - head.length < body {
-            // The head is found at once the next time.
+            // The next call finds the head at once.
             self.searched = head.length - 4;
             return Ok(None);
         }

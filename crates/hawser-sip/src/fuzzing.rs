@@ -8,5 +8,5 @@ pub use message::fuzz_message;
 pub use parts::fuzz_parts;
 pub use server::fuzz_server;
 
-/// More memory than any of them takes at once.
+/// Upper bound of the memory that an entry point takes.
 pub const MAX_MEMORY: u64 = 8 << 20;

@@ -1,19 +1,19 @@
-//! SIP without I/O: messages, and what is done with them.
+//! SIP without I/O: messages, transactions and roles.
 //!
-//! - [`message`]: requests and answers (RFC 3261 §7, §20), out of datagrams;
-//!   [`framer`]: out of streams. Both agree on what a message is.
-//! - [`transaction`]: requests with their answers, over what loses messages (RFC 3261 §17).
+//! - [`message`]: requests and responses (RFC 3261 §7, §20), from datagrams;
+//!   [`framer`]: from streams. Both delimit messages in the same way.
+//! - [`transaction`]: requests with their responses, over lossy transports (RFC 3261 §17).
 //! - [`digest`]: proof of a password, at both ends (RFC 3261 §22).
-//! - [`registrar`]: where everybody is (RFC 3261 §10.3).
-//! - [`agent`]: says where this host is (RFC 3261 §10.2).
-//! - [`dialog`]: what two user agents have in common (RFC 3261 §12).
+//! - [`registrar`]: bindings of users to addresses (RFC 3261 §10.3).
+//! - [`agent`]: registers this host's addresses (RFC 3261 §10.2).
+//! - [`dialog`]: the state that two user agents share (RFC 3261 §12).
 //! - [`sdp`]: the addresses of one end, signed (RFC 8839).
-//! - [`session`]: opened, changed and ended (RFC 3261 §13, RFC 3311).
-//! - [`directory`]: registrar and proxy together, for whoever asks.
-//! - [`reginfo`]: what a registrar tells of bindings (RFC 3680).
-//! - [`subscription`]: who watches bindings, and who is told (RFC 6665).
-//! - [`proxy`]: where requests go (RFC 3261 §16).
-//! - [`words`]: words that were not used before.
+//! - [`session`]: sessions, from INVITE to BYE (RFC 3261 §13, RFC 3311).
+//! - [`directory`]: registrar and proxy together.
+//! - [`reginfo`]: documents that list bindings (RFC 3680).
+//! - [`subscription`]: watching bindings: SUBSCRIBE and NOTIFY (RFC 6665).
+//! - [`proxy`]: forwarding decisions (RFC 3261 §16).
+//! - [`words`]: unique tokens.
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.

@@ -34,13 +34,13 @@ pub enum Message {
 
 /// A request, such as REGISTER.
 ///
-/// Its lines are well-formed; what its header fields say is read when it is asked for.
-/// [`Request::essentials`] reads what every request must have, and checks all that is known.
+/// Its lines are well-formed; the values of header fields are parsed on access.
+/// [`Request::essentials`] reads the mandatory ones, and checks all that are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
+    /// The method.
     pub method: Method,
-    /// Who is asked.
+    /// Request-URI: the called user or host.
     pub uri: Uri,
     /// Header fields, in their order.
     pub headers: Headers,
@@ -51,7 +51,7 @@ pub struct Request {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The outcome.
+    /// Status code.
     pub status: StatusCode,
     reason: String,
     /// Header fields, in their order.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::cursor::{Cursor, SyntaxFault, is_token, quote};
 
-/// Parameters of a header field, in their order. Names are compared without regard to case, and
-/// none stands there twice (RFC 3261 §7.3.1).
+/// Parameters of a header field, in their order. Names are compared without regard to case and are
+/// unique (RFC 3261 §7.3.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(Vec<Param>);
 
@@ -22,8 +22,8 @@ enum Value {
 }
 
 impl Params {
-    /// Returns the value of a parameter, without quotation marks; an empty one for a parameter
-    /// without a value.
+    /// Returns the value of a parameter, without quotation marks; empty for a parameter without a
+    /// value.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         self.find(name).map(|param| match &param.value {
@@ -38,7 +38,7 @@ impl Params {
         self.find(name).is_some()
     }
 
-    /// Sets a parameter to a value, which is quoted where it has to be.
+    /// Sets a parameter to a value, which is quoted if necessary.
     ///
     /// # Panics
     /// Panics if `name` is no token.
@@ -51,7 +51,7 @@ impl Params {
         self.put(name, Some(value));
     }
 
-    /// Sets a parameter to a value in quotation marks, which some parameters must have.
+    /// Sets a parameter to a quoted value, which some parameters require.
     ///
     /// # Panics
     /// Panics if `name` is no token.

@@ -1,5 +1,5 @@
-//! What a proxy does with a request and with its answers (RFC 3261 §16): the decisions, without the
-//! transactions that carry them out.
+//! Decisions of a proxy about requests and responses (RFC 3261 §16), without the transactions that
+//! carry them out.
 
 mod forward;
 mod targets;
@@ -21,27 +21,27 @@ pub(crate) use forward::first_hop;
 /// A proxy for some domains.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Where this proxy is, as Record-Route and Via have it.
+    /// URI of this proxy, for Record-Route and Via.
     own: SipUri,
     domains: Vec<Host>,
     key: hmac::Key,
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is refused.
+    /// Refuse the request.
     Refuse(Refusal),
-    /// It is for the proxy itself, as OPTIONS without a user is.
+    /// Answer in place: the request is for the proxy itself, for example OPTIONS without a user.
     Own,
-    /// It goes to each of these, the preferred ones first.
+    /// Forward to each of these targets, the preferred ones first.
     Forward(Vec<Forward>),
 }
 
 impl Proxy {
-    /// A proxy at `own`, which has neither user nor parameters. `key` is secret and random: by it
-    /// the proxy knows requests that have come round in a circle, and ways that it has recorded.
-    /// One that is kept lets calls outlive a restart.
+    /// Creates a proxy at `own`, which has neither user nor parameters. `key` is secret and random:
+    /// it seals the marks that detect loops, and the recorded routes. A stored key lets calls
+    /// outlive a restart.
     #[must_use]
     pub fn new(own: SipUri, domains: Vec<Host>, key: &[u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
@@ -57,8 +57,8 @@ impl Proxy {
         }
     }
 
-    /// Returns the answer that tells who asks where to look, instead of forwarding (RFC 3261
-    /// §8.3): all contacts with q. `None` where the request is for nobody of this proxy's domains.
+    /// Returns a redirect with all contacts and their `q`, instead of forwarding (RFC 3261 §8.3).
+    /// `None` if the request is for no user of the served domains.
     #[must_use]
     pub fn redirect(
         &self,
@@ -82,9 +82,9 @@ impl Proxy {
         Some(answer)
     }
 
-    /// Takes this proxy's Via off an answer (RFC 3261 §16.7), gives the caller the way that he may
-    /// use, and returns it with the hop that it goes to. `None` where nobody is left, or the first
-    /// Via is not this proxy's: `is_own`.
+    /// Removes this proxy's Via from a response (RFC 3261 §16.7), replaces the recorded route by
+    /// the caller's own, and returns the response with its next hop. `None` if no hop is left, or
+    /// the first Via is not this proxy's according to `is_own`.
     #[must_use]
     pub fn handle_response(
         &self,
@@ -107,7 +107,7 @@ impl Proxy {
         Some((answer, next.clone()))
     }
 
-    /// Whether a URI is this proxy's, or of somebody of its domains.
+    /// Whether a URI is this proxy's, or one of a user of its domains.
     pub(crate) fn serves(&self, uri: &Uri) -> bool {
         self.is_own(uri) || self.served(uri).is_some()
     }
@@ -130,7 +130,7 @@ impl Proxy {
         if is_served && !request.headers.contains(&HeaderName::Route) {
             return self.targets(now, request, mark, location);
         }
-        // Elsewhere only along a way that this proxy has recorded: it is no relay.
+        // Other domains only along a route that this proxy recorded: it is no open relay.
         let is_within = request.headers.to().is_ok_and(|to| to.tag().is_some());
         let way = way.filter(|_| is_within);
         let origin = way.and_then(|way| self.follow(now, &way, &request, location));
@@ -151,7 +151,7 @@ impl Proxy {
         Ok(Decision::Forward(vec![onward]))
     }
 
-    /// RFC 3261 §16.3. Returns the mark of the request.
+    /// Checks a request (RFC 3261 §16.3). Returns its loop mark.
     fn check(&self, request: &Request) -> Result<String, Refusal> {
         let essentials = request
             .essentials()
@@ -190,15 +190,15 @@ impl Proxy {
         })
     }
 
-    /// The URI, if its domain is one of this proxy's.
+    /// Returns the URI if its domain is served here.
     fn served<'a>(&self, uri: &'a Uri) -> Option<&'a SipUri> {
         let uri = uri.as_sip()?;
         let host = uri.host.to_canonical();
         self.domains.contains(&host).then_some(uri)
     }
 
-    /// What a request that has come round has in common with itself: everything that its way
-    /// depends on (RFC 3261 §16.6 step 8, RFC 5393 §4.2.2). No other proxy can make it.
+    /// Returns a mark that is equal for a looping request: a seal over everything that its route
+    /// depends on (RFC 3261 §16.6 step 8, RFC 5393 §4.2.2). No other proxy can create it.
     fn mark(&self, request: &Request) -> String {
         let uri = request.uri.to_string();
         let names = [
@@ -225,8 +225,8 @@ impl Proxy {
     }
 }
 
-/// Returns the best of the final answers of all targets (RFC 3261 §16.7 step 6): 2xx, then 6xx,
-/// then the lowest class, of which those come first that help to ask again.
+/// Returns the best final response of all targets (RFC 3261 §16.7 step 6): 2xx, then 6xx, then the
+/// lowest class; within a class, responses that help to ask again come first.
 #[must_use]
 pub fn best(responses: &[Response]) -> Option<&Response> {
     responses.iter().min_by_key(|response| {
@@ -241,5 +241,5 @@ pub fn best(responses: &[Response]) -> Option<&Response> {
     })
 }
 
-/// For a request that has none (RFC 3261 §16.6 step 3).
+/// Max-Forwards of a request without that field (RFC 3261 §16.6 step 3).
 const DEFAULT_HOPS: u8 = 70;

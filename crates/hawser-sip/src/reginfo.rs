@@ -1,5 +1,4 @@
-//! What a registrar tells of the bindings of an address of record: the event package `reg` (RFC
-//! 3680).
+//! Documents with the bindings of an address of record: the event package `reg` (RFC 3680).
 
 mod read;
 #[cfg(test)]
@@ -25,11 +24,11 @@ pub const CONTENT_TYPE: &str = "application/reginfo+xml";
 /// One document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegInfo {
-    /// Its number within the subscription: one more each time.
+    /// Version within the subscription, which rises by one with each document.
     pub version: u32,
-    /// Whether it tells everything, or changes only.
+    /// Whether it lists everything, or changes only.
     pub is_full: bool,
-    /// What it tells, for each address of record.
+    /// State of each address of record.
     pub registrations: Vec<RegisteredAddress>,
 }
 
@@ -38,7 +37,7 @@ pub struct RegInfo {
 pub struct RegisteredAddress {
     /// The address of record.
     pub address: String,
-    /// A word that stands for it in later documents.
+    /// Identifier of this address in later documents.
     pub id: String,
     /// Its contacts.
     pub contacts: Vec<RegisteredContact>,
@@ -47,17 +46,17 @@ pub struct RegisteredAddress {
 /// One contact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredContact {
-    /// A word that stands for it in later documents.
+    /// Identifier of this contact in later documents.
     pub id: String,
     /// The contact.
     pub uri: Uri,
-    /// Whether it is bound; otherwise it was, and is no longer.
+    /// Whether it is bound now; otherwise it is no longer bound.
     pub is_active: bool,
-    /// Why it is so: `registered`, `refreshed`, `expired` and others.
+    /// Reason for this state: `registered`, `refreshed`, `expired` and others.
     pub event: String,
     /// Its preference.
     pub q: Option<Q>,
-    /// Seconds until it ends.
+    /// Seconds until it expires.
     pub expires: Option<u32>,
 }
 
@@ -65,10 +64,10 @@ pub struct RegisteredContact {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegInfoFault {
-    /// It is longer than is read.
+    /// The document is longer than allowed.
     #[error("a document of {0} bytes; at most {MAX_DOCUMENT} are read")]
     TooLong(usize),
-    /// It is no XML, has a document type, or more elements than are read.
+    /// The document is no XML, has a document type, or has too many nodes.
     #[error("the document is not well-formed: {0}")]
     Xml(String),
     /// An element or attribute is missing, or its value can't be read.
@@ -80,11 +79,11 @@ pub enum RegInfoFault {
 }
 
 impl RegInfo {
-    /// The document that tells all bindings of an address of record.
+    /// Creates the document that lists all bindings of an address of record.
     #[must_use]
     pub fn full(version: u32, now: Instant, address: &str, bindings: &[Binding]) -> Self {
         let contacts = bindings.iter().map(|binding| RegisteredContact {
-            // What identifies a binding stays the same when it is refreshed.
+            // The contact's URI identifies a binding, and stays the same after a refresh.
             id: format!("c{:x}", fingerprint(&binding.contact.uri.to_string())),
             uri: binding.contact.uri.clone(),
             is_active: true,
@@ -111,26 +110,25 @@ fn fingerprint(text: &str) -> u64 {
     })
 }
 
-/// What a subscriber knows of the bindings of one address of record.
+/// Bindings of one address of record, as a subscriber knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
     version: Option<u32>,
     contacts: BTreeMap<String, RegisteredContact>,
 }
 
-/// A document is missing: the subscriber has to ask for everything again (RFC 3680 §5.1).
+/// A document is missing: the subscriber must request full state again (RFC 3680 §5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a document before version {0} is missing")]
 pub struct Gap(pub u32);
 
 impl Watched {
-    /// Takes a document of the registrar. Returns whether anything changed; a document that is
-    /// older than one that has come changes nothing. One that tells everything counts also with the
-    /// version of the one before: Kamailio 5.6 gives all of them version 0, and the numbers of
-    /// NOTIFY keep their order.
+    /// Handles a document of the registrar. Returns whether anything changed. A document older than
+    /// the latest changes nothing. A full document also counts with an unchanged version: Kamailio
+    /// 5.6 gives all documents version 0, and the numbers of NOTIFY keep their order.
     ///
     /// # Errors
-    /// When one before it is missing.
+    /// When an earlier document is missing.
     pub fn handle(&mut self, info: &RegInfo) -> Result<bool, Gap> {
         let is_old = |version| {
             if info.is_full {
@@ -162,7 +160,7 @@ impl Watched {
         Ok(self.contacts != before)
     }
 
-    /// Begins again with version 0, as a new subscription does.
+    /// Forgets the version, because a new subscription starts with version 0.
     pub fn restart(&mut self) {
         self.version = None;
     }

@@ -1,4 +1,4 @@
-//! A registrar: takes REGISTER, and knows where everybody is (RFC 3261 §10.3, RFC 3327, RFC 5626).
+//! A registrar: handles REGISTER, and stores the bindings (RFC 3261 §10.3, RFC 3327, RFC 5626).
 
 mod admission;
 mod kept;
@@ -20,16 +20,16 @@ pub use kept::{KeptBinding, Moment};
 pub use location::{Binding, Location, LocationLimits, Origin};
 use update::Update;
 
-/// Who may register. Its answers come from a table of the owner's.
+/// Users and their permissions, from a table of the owner.
 pub trait Users {
-    /// Returns the secret of a user for the realm of the registrar.
+    /// Returns the secret of a user in the registrar's realm.
     fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret>;
 
     /// Whether a user may change the bindings of an address of record, such as
     /// `sip:alice@example.org`.
     fn may_register(&self, username: &str, address_of_record: &str) -> bool;
 
-    /// Whether a user may watch where somebody is, by the address of record.
+    /// Whether a user may watch the bindings of an address of record.
     fn may_watch(&self, username: &str, address_of_record: &str) -> bool {
         self.may_register(username, address_of_record)
     }
@@ -37,8 +37,8 @@ pub trait Users {
 
 /// A registrar for some domains.
 ///
-/// It holds the table of locations and answers one request at a time; requests come to it by way
-/// of [`crate::transaction::Transactions`], so it sees no repetition.
+/// It owns the table of locations and answers one request at a time. Retransmissions are absorbed
+/// by [`crate::transaction::Transactions`].
 #[derive(Debug)]
 pub struct Registrar {
     domains: Vec<Host>,
@@ -48,7 +48,7 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// A registrar without bindings. `tag` is the tag of its answers, a token.
+    /// Creates a registrar without bindings. `tag` is the tag of its responses, a token.
     #[must_use]
     pub fn new(domains: Vec<Host>, verifier: Verifier, limits: LocationLimits, tag: &str) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Registrar {
         &mut self.location
     }
 
-    /// Answers a REGISTER that has come from `source`.
+    /// Answers a REGISTER from `source`.
     pub fn handle_register(
         &mut self,
         now: Instant,
@@ -94,13 +94,13 @@ impl Registrar {
         }
     }
 
-    /// Returns whose bindings a REGISTER from `source` may change. Its essentials were read.
+    /// Returns the address of record whose bindings a REGISTER from `source` may change.
     ///
-    /// A proof counts once, and is all that is remembered: whoever knows no password leaves
-    /// nothing. A repetition of the request is not for here.
+    /// Each proof counts once, and only its count is stored: clients without a password leave no
+    /// state. Retransmissions must not be passed.
     ///
     /// # Errors
-    /// The answer that refuses it, or asks for a proof.
+    /// The response that refuses the request or asks for a proof.
     pub fn admit(
         &mut self,
         now: Instant,
@@ -112,10 +112,10 @@ impl Registrar {
         outcome.map_err(|denial| self.deny(now, source, request, denial))
     }
 
-    /// Returns the user who has proved to ask for something else, such as the bindings of others.
+    /// Returns the user who proved a password for another request, such as a SUBSCRIBE.
     ///
     /// # Errors
-    /// The answer that asks for a proof.
+    /// The response that asks for a proof.
     pub fn authenticate(
         &mut self,
         now: Instant,
@@ -127,7 +127,7 @@ impl Registrar {
         outcome.map_err(|denial| self.deny(now, source, request, denial))
     }
 
-    /// Answers a REGISTER that is admitted and came from `origin`.
+    /// Answers an admitted REGISTER from `origin`.
     pub fn register(
         &mut self,
         now: Instant,
@@ -187,7 +187,7 @@ impl Registrar {
         }
     }
 
-    /// Returns the user whose proof is right.
+    /// Returns the user whose proof is correct.
     fn user(
         &mut self,
         now: Instant,
@@ -197,7 +197,7 @@ impl Registrar {
     ) -> Result<String, Denial> {
         let mut denial = Denial::Challenge { is_stale: false };
         let values = request.headers.raw(&HeaderName::Authorization);
-        // Credentials for other realms and of other schemes may stand beside ours.
+        // The request may also have credentials for other realms and schemes.
         let realm = self.verifier.realm();
         let ours: Vec<_> = values
             .take(MAX_CREDENTIALS)
@@ -207,9 +207,9 @@ impl Registrar {
         for credentials in ours {
             let algorithm = credentials.algorithm;
             let known = users.secret(&credentials.username, algorithm);
-            // A user that is not known takes as long to refuse as a wrong password.
-            let nobody = Secret::new(algorithm, "", "", "");
-            let secret = known.as_ref().unwrap_or(&nobody);
+            // Refusing an unknown user takes as long as refusing a wrong password.
+            let dummy = Secret::new(algorithm, "", "", "");
+            let secret = known.as_ref().unwrap_or(&dummy);
             let asked = (&request.method, &request.uri);
             let context = context(source);
             match self
@@ -226,7 +226,7 @@ impl Registrar {
         Err(denial)
     }
 
-    /// Changes the bindings, all or none, and answers with those that are there now (RFC 3261
+    /// Applies all changes of the bindings or none, and answers with the current ones (RFC 3261
     /// §10.3, steps 6 to 8).
     fn update(
         &mut self,
@@ -257,11 +257,11 @@ impl Registrar {
     }
 }
 
-/// The address of record that an admitted REGISTER is for.
+/// Address of record of an admitted REGISTER.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrant(String);
 
-/// Why a request changes nothing.
+/// Reason to refuse a request.
 #[derive(Debug)]
 enum Denial {
     Refusal(Refusal),
@@ -274,7 +274,7 @@ impl From<Refusal> for Denial {
     }
 }
 
-/// What nonces are bound to: a proof that was overheard is of no use from elsewhere.
+/// Returns the address to which nonces are bound: an overheard proof is useless from elsewhere.
 fn context(source: IpAddr) -> Vec<u8> {
     match source.to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -282,8 +282,8 @@ fn context(source: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Extensions that the registrar knows.
+/// Extensions that the registrar supports.
 const EXTENSIONS: [&str; 2] = ["path", "outbound"];
 
-/// Credentials of one request that are looked at.
+/// Limit of credentials checked in one request.
 const MAX_CREDENTIALS: usize = 4;

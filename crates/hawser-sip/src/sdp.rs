@@ -13,9 +13,9 @@
 //! a=hawser-signature:BASE64
 //! ```
 //!
-//! The signature is the last line and covers all bytes before it, with the names and the Call-ID of
-//! the request that carries them: a description of another call is not this one's. This crate
-//! verifies nothing: the owner has the keys.
+//! The signature is the last line. It covers all bytes before it, and the names and the Call-ID of
+//! the request, so that it is invalid in another call. This crate verifies no signature: the owner
+//! has the keys.
 
 mod candidate;
 mod read;
@@ -35,7 +35,7 @@ pub use candidate::{Candidate, CandidateKind};
 /// The media type of a description.
 pub const CONTENT_TYPE: &str = "application/sdp";
 
-/// Where one end of a session can be reached.
+/// Addresses of one end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The number of the session, chosen by this end.
@@ -48,14 +48,14 @@ pub struct Description {
     pub candidates: Vec<Candidate>,
 }
 
-/// A description as it has come, with the signature that the owner verifies.
+/// A received description, with the signature that the owner verifies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// What it says.
+    /// The description.
     pub description: Description,
     /// The signature.
     pub signature: Vec<u8>,
-    /// Its bytes without the signature.
+    /// Bytes of the description without the signature.
     text: String,
 }
 
@@ -64,20 +64,20 @@ pub struct Signed {
 pub struct Carrier<'a> {
     /// The Call-ID.
     pub call_id: &'a str,
-    /// The address of record of who signs.
+    /// Address of record of the signer.
     pub from: &'a str,
-    /// The address of record of whom it is for.
+    /// Address of record of the receiver.
     pub to: &'a str,
 }
 
-/// Why bytes are no description of a session with Hawser.
+/// Reason why bytes are no description of a session with Hawser.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SdpFault {
-    /// It is longer than is read.
+    /// The description is longer than allowed.
     #[error("a description of {0} bytes; at most {MAX_DESCRIPTION} are read")]
     TooLong(usize),
-    /// It is no UTF-8, or a line does not end with CR LF.
+    /// The description is no UTF-8, or a line does not end with CR LF.
     #[error("the description is no text with a CR LF at the end of each line")]
     NotText,
     /// Another line was expected here.
@@ -96,18 +96,18 @@ pub enum SdpFault {
         /// What is wrong with it.
         fault: SyntaxFault,
     },
-    /// This attribute is missing, or stands there twice.
+    /// This attribute is missing, or occurs twice.
     #[error("one attribute {0} is needed")]
     Attribute(&'static str),
-    /// There are more candidates than are read.
+    /// There are more candidates than allowed.
     #[error("more than {MAX_CANDIDATES} candidates")]
     TooManyCandidates,
 }
 
 impl Description {
-    /// Returns the bytes to sign, for a request.
+    /// Returns the bytes to sign, for the request that carries the description.
     ///
-    /// Each part has its length in front, so that none can pass for another.
+    /// Each part has its length in front, so that no two inputs give the same bytes.
     #[must_use]
     pub fn to_sign(&self, carrier: &Carrier<'_>) -> Vec<u8> {
         to_sign(&self.to_string(), carrier)
@@ -122,7 +122,7 @@ impl Description {
 }
 
 impl Signed {
-    /// Returns the bytes that the signature must be for, when this request has carried it.
+    /// Returns the bytes that the signature must cover in this request.
     #[must_use]
     pub fn to_verify(&self, carrier: &Carrier<'_>) -> Vec<u8> {
         to_sign(&self.text, carrier)
@@ -130,7 +130,7 @@ impl Signed {
 }
 
 impl fmt::Display for Description {
-    /// Without the signature.
+    /// Writes the description without the signature.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             session, version, ..
@@ -154,7 +154,7 @@ fn to_sign(text: &str, carrier: &Carrier<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Port 9 and no address: all of them are candidates (RFC 8839 §4.3.1).
+/// Port 9 and no address: all addresses are candidates (RFC 8839 §4.3.1).
 const MEDIA: &str = "m=application 9 UDP hawser";
 const KEY: &str = "hawser-key";
 const CANDIDATE: &str = "candidate";

@@ -19,27 +19,26 @@ use crate::uri::Uri;
 
 /// One end of a session.
 ///
-/// Each end says where it can be reached by a description ([`crate::sdp`]), which this type carries
-/// and never reads. Call [`Session::poll_outgoing`] after each change and at
-/// [`Session::poll_timeout`], send what it returns, and drain [`Session::poll_event`]. Requests go
-/// to [`Session::next_hop`].
+/// Each end sends a description with its addresses ([`crate::sdp`]), which this type passes on
+/// unread. Call [`Session::poll_outgoing`] after each change and at [`Session::poll_timeout`], send
+/// what it returns, and drain [`Session::poll_event`]. Requests go to [`Session::next_hop`].
 #[derive(Debug)]
 pub struct Session {
     role: Role,
     state: State,
-    /// What this end says of itself, and where it is.
+    /// Contact and description of this end.
     own: Own,
-    /// Whether the far end has been told.
+    /// Whether the far end has the current description.
     is_told: bool,
-    /// The UPDATE in progress.
+    /// State of the UPDATE.
     update: Update,
-    /// The pause before the far end is asked again that was not reached.
+    /// Pause before the next UPDATE if the far end is unreachable.
     retry: Duration,
     queue: VecDeque<Queued>,
     events: VecDeque<SessionEvent>,
 }
 
-/// What one end says of itself.
+/// Contact and description of one end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     /// The URI at which requests reach this end.
@@ -53,36 +52,36 @@ pub struct Own {
 pub struct Call {
     /// The address of record of this end.
     pub local: NameAddr,
-    /// Whom to call: an address of record.
+    /// The called user: an address of record.
     pub remote: NameAddr,
-    /// Where the INVITE is for: the address of record, or a contact of it.
+    /// Request-URI of the INVITE: the address of record, or one of its contacts.
     pub target: Uri,
-    /// A word that was not used before.
+    /// Call-ID that was not used before.
     pub call_id: CallId,
     /// The tag of From: a token that was not used before.
     pub tag: String,
 }
 
-/// What is to be sent.
+/// A message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outgoing {
-    /// A request, by a transaction. Its outcome goes to [`Session::handle_response`] or
+    /// A request for a new transaction, whose outcome goes to [`Session::handle_response`] or
     /// [`Session::handle_failure`].
     Request(Request),
-    /// An ACK, which is no transaction.
+    /// An ACK, which has no transaction.
     Ack(Request),
-    /// The 2xx to the INVITE once more, by its transaction.
+    /// A retransmission of the 2xx to the INVITE, by its transaction.
     Again(Response),
 }
 
-/// What has happened.
+/// Event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// The far end has accepted, and describes itself so.
+    /// The far end accepted, with this description.
     Accepted(Bytes),
-    /// The far end has taken a change, and describes itself so.
+    /// The far end answered an UPDATE, with this description.
     Updated(Bytes),
-    /// The session is over. Nothing follows.
+    /// The session is over. No event follows.
     Ended(EndReason),
 }
 
@@ -102,20 +101,20 @@ pub enum EndReason {
     /// The far end did not answer.
     #[error("the far end does not answer")]
     NoAnswer,
-    /// The far end's answer makes no session.
+    /// The far end's answer lacks what a session needs.
     #[error("the far end's answer: {0}")]
     Answer(#[from] DialogFault),
 }
 
-/// What becomes of a request that has come within the session.
+/// Outcome of a received request within the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// It is answered so.
+    /// Send this response.
     Answer(Response),
-    /// The far end describes itself anew. When the owner has verified that, it answers by
+    /// The far end sent a new description. When the owner has verified it, answer with
     /// [`Session::accept`] or [`Session::refuse`].
     Offer(Bytes),
-    /// There is nothing to answer.
+    /// Send nothing.
     Nothing,
 }
 
@@ -129,7 +128,7 @@ enum Role {
 enum State {
     /// The INVITE is in progress.
     Calling(Box<Calling>),
-    /// The INVITE was accepted here, and its ACK has not come.
+    /// The INVITE was accepted here, and its ACK has not arrived.
     Accepted {
         dialog: Dialog,
         response: Response,
@@ -141,7 +140,7 @@ enum State {
     },
     Established {
         dialog: Dialog,
-        /// The number of the INVITE, whose 2xx may come again.
+        /// CSeq of the INVITE, whose 2xx may be retransmitted.
         invite: u32,
     },
     /// The BYE is sent, or is to be sent.
@@ -156,7 +155,7 @@ struct Calling {
     call: Call,
     /// The INVITE that was sent.
     invite: Option<Request>,
-    /// Whether the far end has shown a sign of life. CANCEL waits for it (RFC 3261 §9.1).
+    /// Whether the far end sent any response. CANCEL waits for it (RFC 3261 §9.1).
     is_heard: bool,
     is_given_up: bool,
     is_cancelled: bool,
@@ -166,11 +165,11 @@ struct Calling {
 enum Update {
     None,
     Asking,
-    /// The far end was not reached, or asked at once and refused (RFC 3261 §14.1).
+    /// The far end was unreachable, or refused because it sent an UPDATE, too (RFC 3261 §14.1).
     Waiting(Instant),
 }
 
-/// What is sent as soon as there is a branch for it.
+/// A request that waits for a new branch.
 #[derive(Debug)]
 enum Queued {
     Ack { dialog: Dialog, invite: u32 },
@@ -178,7 +177,7 @@ enum Queued {
 }
 
 impl Session {
-    /// A session that this end opens.
+    /// Creates a session that this end opens.
     #[must_use]
     pub fn call(call: Call, own: Own) -> Self {
         let calling = Calling {
@@ -204,7 +203,7 @@ impl Session {
         }
     }
 
-    /// Changes what this end says of itself. The far end is told as soon as may be.
+    /// Changes this end's description. The far end is told as soon as possible.
     pub fn set_own(&mut self, own: Own) {
         if self.own != own {
             self.own = own;
@@ -212,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Ends the session, or gives up opening it.
+    /// Ends the session, or cancels its opening.
     pub fn hang_up(&mut self) {
         match &mut self.state {
             State::Calling(calling) => {
@@ -243,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Returns where the next request is sent. `None` while the INVITE is in progress, which goes
+    /// Returns the next hop of the next request. `None` while the INVITE is in progress, which goes
     /// to the owner's proxy or to its URI.
     #[must_use]
     pub fn next_hop(&self) -> Option<&Uri> {
@@ -253,12 +252,12 @@ impl Session {
         }
     }
 
-    /// Returns the next thing that has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         self.events.pop_front()
     }
 
-    /// Returns when [`Session::poll_outgoing`] is to be called next.
+    /// Returns the time of the next call to [`Session::poll_outgoing`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let wait = match self.update {
@@ -294,7 +293,7 @@ impl Session {
 /// T1, and T2 as the longest pause: RFC 3261 §13.3.1.4.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// A host that moves is registered again within a second or two.
+/// A host that moves is usually registered again within one or two seconds.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(32);
 /// 64 × T1.

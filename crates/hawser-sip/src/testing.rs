@@ -1,4 +1,4 @@
-//! What the tests of several modules have in common.
+//! Helpers for the tests of several modules.
 
 use std::net::IpAddr;
 
@@ -6,11 +6,11 @@ use crate::digest::{Algorithm, Secret};
 use crate::directory::Reach;
 use crate::registrar::Users;
 
-/// Users of every name, with the password `p`: each registers under its own name, and may watch
-/// all but Carol.
+/// Users of every name, with the password `p`: each registers under its own name, and may watch all
+/// users but Carol.
 pub(crate) struct Everybody;
 
-/// All addresses but those of this machine itself.
+/// Reachability of all addresses but those of this machine itself.
 pub(crate) struct Everywhere;
 
 impl Users for Everybody {

@@ -1,4 +1,4 @@
-//! URIs: where a request goes, and who somebody is (RFC 3261 §19.1).
+//! URIs: destinations of requests, and identities of users (RFC 3261 §19.1).
 
 mod compare;
 mod escape;
@@ -15,7 +15,7 @@ use crate::cursor::{Cursor, SyntaxFault};
 pub use escape::unescape;
 use escape::{is_unreserved, read_escaped};
 
-/// A URI: `sip:`, `sips:`, or another scheme, of which only the text is kept.
+/// A URI: `sip:`, `sips:`, or another scheme that is kept as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uri {
     /// `sip:` or `sips:`.
@@ -33,24 +33,24 @@ pub struct OtherUri {
 
 /// `sip:user:password@host:port;parameters?headers`.
 ///
-/// Text is kept with its escapes, since what a URI identifies depends on them. `==` compares what
-/// is written; [`SipUri::is_equivalent`] compares as RFC 3261 §19.1.4 does.
+/// Escapes are kept, because the identity of a URI depends on them. `==` compares the text;
+/// [`SipUri::is_equivalent`] compares as RFC 3261 §19.1.4 does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SipUri {
-    /// Whether the scheme is `sips:`, which demands TLS on the whole way.
+    /// Whether the scheme is `sips:`, which demands TLS on every hop.
     pub is_secure: bool,
     user: Option<String>,
     password: Option<String>,
     /// The host, in lower case.
     pub host: Host,
-    /// The port, if one is written. RFC 3261 tells a missing one from the default.
+    /// The port, if present. RFC 3261 distinguishes a missing port from the default.
     pub port: Option<u16>,
     params: Vec<(String, Option<String>)>,
     headers: Vec<(String, String)>,
 }
 
 impl Uri {
-    /// Returns the SIP URI, unless the scheme is another one.
+    /// Returns the SIP URI; `None` for another scheme.
     #[must_use]
     pub fn as_sip(&self) -> Option<&SipUri> {
         match self {
@@ -69,7 +69,7 @@ impl Uri {
         }
     }
 
-    /// Whether both identify the same (RFC 3261 §19.1.4). Other schemes are compared as text.
+    /// Whether both are equivalent (RFC 3261 §19.1.4). Other schemes are compared as text.
     #[must_use]
     pub fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
@@ -79,7 +79,7 @@ impl Uri {
         }
     }
 
-    /// Reads a URI that is all of `text`.
+    /// Parses all of `text` as a URI.
     fn parse(text: &str) -> Result<Self, SyntaxFault> {
         let mut cursor = Cursor::new(text);
         let scheme =
@@ -106,7 +106,7 @@ impl Uri {
 }
 
 impl SipUri {
-    /// The URI `sip:host`, or with a user and a port.
+    /// Creates `sip:host`, optionally with user and port.
     ///
     /// # Errors
     /// When `user` needs an escape, see [`SipUri::escaped_user`].
@@ -129,20 +129,20 @@ impl SipUri {
         })
     }
 
-    /// Returns the user as it is written, with escapes.
+    /// Returns the user with escapes.
     #[must_use]
     pub fn escaped_user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// Returns the user without escapes: `None` also where they hide bytes that are no text, or
-    /// control characters.
+    /// Returns the user without escapes; `None` also if they hide control characters or bytes that
+    /// are no UTF-8.
     #[must_use]
     pub fn user(&self) -> Option<String> {
         unescape(self.user.as_deref()?)
     }
 
-    /// Returns a parameter's value, as it is written; an empty one for a parameter without.
+    /// Returns a parameter's text; empty for a parameter without a value.
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&str> {
         let mut params = self.params.iter();
@@ -150,7 +150,7 @@ impl SipUri {
         found.map(|(_, value)| value.as_deref().unwrap_or_default())
     }
 
-    /// Sets a parameter. Returns whether it could: value and name must need no escape.
+    /// Sets a parameter. Returns `false` if name or value would need an escape.
     pub fn set_param(&mut self, name: &str, value: Option<&str>) -> bool {
         let is_good = |text: &str| !text.is_empty() && text.bytes().all(is_param);
         if !is_good(name) || !value.is_none_or(is_good) {
@@ -163,14 +163,14 @@ impl SipUri {
         true
     }
 
-    /// Whether it names headers, as `?subject=lunch` does.
+    /// Whether the URI has headers, such as `?subject=lunch`.
     #[must_use]
     pub fn has_headers(&self) -> bool {
         !self.headers.is_empty()
     }
 
-    /// Returns the address of record: the URI without password, parameters and headers, the user
-    /// without escapes that are not needed (RFC 3261 §10.3 step 5). `None` without a user.
+    /// Returns the address of record: the URI without password, parameters and headers, with only
+    /// the necessary escapes in the user (RFC 3261 §10.3 step 5). `None` without a user.
     #[must_use]
     pub fn address_of_record(&self) -> Option<String> {
         let user = escape::normalized(self.user.as_deref()?);
@@ -254,7 +254,7 @@ impl fmt::Display for SipUri {
     }
 }
 
-/// Reads `host [":" port]`, as it stands in URIs and in Via.
+/// Reads `host [":" port]`, as in URIs and in Via.
 pub(crate) fn read_host(cursor: &mut Cursor<'_>) -> Result<Host, SyntaxFault> {
     const WHAT: &str = "a host";
     if cursor.eat_exactly("[") {
@@ -283,7 +283,7 @@ pub(crate) fn port_number(cursor: &mut Cursor<'_>) -> Result<u16, SyntaxFault> {
     Ok(port as u16)
 }
 
-/// Reads `[ user [ ":" password ] "@" ]`. A host has no `@`, so one decides.
+/// Reads `[ user [ ":" password ] "@" ]`. A host has no `@`, so that character decides.
 fn read_user(cursor: &mut Cursor<'_>) -> Result<(Option<String>, Option<String>), SyntaxFault> {
     if !cursor.rest().contains('@') {
         return Ok((None, None));
@@ -369,5 +369,5 @@ fn is_header(byte: u8) -> bool {
     is_unreserved(byte) || b"[]/?:+$".contains(&byte)
 }
 
-/// Parameters, or headers, of one URI.
+/// Limit of parameters, or headers, of one URI.
 const MAX_PARTS: usize = 64;

@@ -1,10 +1,10 @@
-//! Words that were not used before: branches, tags, Call-IDs.
+//! Unique tokens: branches, tags, Call-IDs.
 
 use std::fmt::Write as _;
 
 use ring::hmac;
 
-/// Makes words that nobody can guess or has used before.
+/// Generates unpredictable and unique tokens.
 #[derive(Debug)]
 pub struct Words {
     key: hmac::Key,
@@ -12,7 +12,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Makes words of `key`, which is secret, random, and used for nothing before.
+    /// Creates a generator from `key`, which is secret, random, and used for nothing before.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
         Self {
@@ -21,7 +21,7 @@ impl Words {
         }
     }
 
-    /// Returns the next one: 32 hexadecimal digits.
+    /// Returns the next token: 32 hexadecimal digits.
     pub fn next_word(&mut self) -> String {
         self.count += 1;
         let tag = hmac::sign(&self.key, &self.count.to_be_bytes());

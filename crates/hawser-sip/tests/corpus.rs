@@ -1,4 +1,4 @@
-//! Replays the fuzzers' corpora, and messages put together at random, with an eye on memory.
+//! Replays the fuzzers' corpora and random compositions of messages, and checks memory use.
 
 use std::fs;
 use std::panic;
@@ -33,10 +33,10 @@ fn parts_are_written_as_they_are_read_and_servers_keep_their_bounds() {
     replay("sip_server", play);
 }
 
-/// Plays a script and checks how much memory it took at most.
+/// Plays a script and checks its peak memory use.
 fn play(script: &[u8]) {
     let mut outcome = Ok(());
-    // A panic must not leave the counter counting.
+    // A panic must not leave the counter enabled.
     let counted = || outcome = panic::catch_unwind(|| fuzz_server(script));
     let used = allocation_counter::measure(counted).bytes_max;
     if let Err(panicked) = outcome {
@@ -45,7 +45,7 @@ fn play(script: &[u8]) {
     assert!(used < MAX_MEMORY, "{used} bytes are used at once");
 }
 
-/// Parts of messages, right and wrong, which random bytes would hardly ever come to.
+/// Parts of messages, valid and invalid, which random bytes hardly ever produce.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     let parts: Vec<&'static [u8]> = vec![
         b"OPTIONS sip:a@b SIP/2.0\r\n",
@@ -78,7 +78,7 @@ fn part() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Requests of a few people, right ones mostly, each with the byte in front of it.
+/// Requests of a few users, mostly valid, each with the byte in front of it.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let methods = vec![
         "REGISTER",
@@ -132,7 +132,7 @@ proptest! {
         body in proptest::collection::vec(part(), 0..3),
     ) {
         let mut input = vec![piece];
-        // Whatever begins otherwise is refused at once.
+        // Other beginnings are refused at once.
         let begin: &[u8] = if is_request { b"OPTIONS sip:a@b SIP/2.0\r\n" } else { &first };
         input.extend_from_slice(begin);
         input.extend(head.concat());

@@ -1,4 +1,4 @@
-//! The messages of RFC 4475: what is valid is read, what is not is refused for the right reason.
+//! Messages of RFC 4475: valid ones are parsed, others are refused for the right reason.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,32 @@ use bytes::Bytes;
 use hawser_sip::message::{Datagram, Limits, Method, read_datagram};
 use hawser_sip::{Message, Request};
 
-/// What becomes of a message.
+/// Outcome of parsing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is a message, and all that is known of it can be read.
+    /// A message whose known header fields are all valid.
     Valid,
-    /// It is a request, and is refused with this status.
+    /// A request that is refused with this status.
     Refused(u16),
-    /// It is no message at all. A request is refused with this status, 0 is no answer.
+    /// No message at all. A request is refused with this status; 0 means no response.
     Malformed(u16),
-    /// It is an answer that can't be read.
+    /// A response that can't be parsed.
     Discarded,
 }
 use Outcome::{Discarded, Malformed, Refused, Valid};
 
-/// The outcome that RFC 4475 asks for, or allows; with its words where that needs some.
+/// The outcome that RFC 4475 requires or allows, with its wording where helpful.
 const EXPECTED: [(&str, Outcome); 49] = [
     ("wsinv", Valid),
-    // A method that nobody knows: 501.
+    // An unknown method: 501.
     ("intmeth", Refused(501)),
     ("esc01", Valid),
     ("escnull", Valid),
-    // The method is not REGISTER, since escapes mean nothing there.
+    // The method is not REGISTER, because escapes mean nothing in a method.
     ("esc02", Refused(501)),
     ("lwsdisp", Valid),
     ("longreq", Valid),
-    // What stands behind the first message is ignored.
+    // Bytes behind the first message are ignored.
     ("dblreq", Valid),
     ("semiuri", Valid),
     ("transports", Valid),
@@ -49,7 +49,7 @@ const EXPECTED: [(&str, Outcome); 49] = [
     ("lwsstart", Malformed(400)),
     ("trws", Malformed(400)),
     ("escruri", Malformed(400)),
-    // Nobody reads Date here, so its zone does no harm.
+    // This crate does not parse Date, so its zone does no harm.
     ("baddate", Valid),
     ("regbadct", Refused(400)),
     ("badaspec", Refused(400)),
@@ -65,13 +65,13 @@ const EXPECTED: [(&str, Outcome); 49] = [
     // A registrar refuses To; the message itself is well-formed.
     ("unksm2", Valid),
     ("bext01", Refused(420)),
-    // The body's type is for who asked for it to know.
+    // The receiver of the body has to judge its type.
     ("invut", Valid),
     ("regaut01", Valid),
     ("multi01", Refused(400)),
     ("mcl01", Malformed(400)),
     ("bcast", Valid),
-    // Hops matter to who forwards it only.
+    // Hops matter only to a proxy.
     ("zeromf", Valid),
     ("cparam01", Valid),
     ("cparam02", Valid),
@@ -136,11 +136,11 @@ fn what_is_behind_the_body_of_a_datagram_is_counted() {
     assert!(excess > 400, "{excess}");
 }
 
-/// Datagram and stream agree on every message, and on every beginning of it.
+/// Datagram and stream agree on every message, and on every prefix of it.
 #[test]
 fn a_stream_and_a_datagram_agree_on_every_beginning_of_every_message() {
     for message in messages().values() {
-        // Long ones in steps: each beginning costs as much as the whole.
+        // Long messages in steps: each prefix costs as much as the whole.
         for end in (0..=message.len()).step_by(1 + message.len() / 1000) {
             let mut input = vec![7];
             input.extend_from_slice(&message[..end]);
@@ -223,7 +223,7 @@ fn next_mark(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(place))
 }
 
-/// The description that most messages have; its last line end stands behind the mark.
+/// The description of most messages; its last line end is behind the mark.
 fn session(address: &str) -> String {
     format!(
         "v=0\r\no=mhandley 29739 7272939 IN IP4 {address}\r\ns=-\r\nc=IN IP4 {address}\r\n\

@@ -1,4 +1,4 @@
-//! Ports at which nobody is, for tests.
+//! Closed ports, for tests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,10 +16,10 @@ pub struct ClosedPort {
 }
 
 impl ClosedPort {
-    /// Takes one.
+    /// Binds a free port.
     ///
     /// # Panics
-    /// Panics if there is none.
+    /// Panics if no port is free.
     #[allow(
         clippy::new_without_default,
         reason = "it takes something of the system's"
@@ -65,7 +65,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn connections_and_datagrams_are_refused_and_nobody_else_gets_it() {
+    fn connections_and_datagrams_are_refused_and_no_other_socket_gets_it() {
         let port = ClosedPort::new();
         let refused = TcpStream::connect(port.address()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);

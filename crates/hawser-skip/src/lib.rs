@@ -1,6 +1,6 @@
-//! For tests only: reports of tests that cannot run on this machine, and network namespaces, with
-//! name servers in them, for tests that need their own interfaces. Segments of TCP are heard and
-//! sent there by hand. Ports at which nobody is are kept closed.
+//! For tests only: reports of tests that cannot run on this machine; network namespaces, with name
+//! servers, for tests that need their own interfaces, in which TCP segments are captured and sent
+//! by hand; and ports that are kept closed.
 #![forbid(unsafe_code)]
 
 mod closed_port;

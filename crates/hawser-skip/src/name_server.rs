@@ -33,7 +33,7 @@ impl NameServer {
         let said = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut said = said.map_while(Result::ok);
         assert!(said.any(|line| line.contains(READY)), "no name server");
-        // The test's program goes on to say how it does, and ends if nobody reads that.
+        // The test program continues to print its state, and would end if that were not read.
         thread::spawn(move || said.for_each(drop));
         Self(child)
     }

@@ -1,5 +1,5 @@
-//! Segments of TCP that pass the interfaces of a network namespace, for tests: heard as they pass,
-//! and sent as no kernel would. All functions panic on errors, as tests do.
+//! TCP segments on the interfaces of a network namespace, for tests: captured, and sent as no
+//! kernel would. All functions panic on errors, as tests do.
 
 mod by_hand;
 mod segment;
@@ -60,7 +60,7 @@ impl Wire {
         None
     }
 
-    /// Reads a frame; `None` if there is none, and none within it if that is no segment.
+    /// Reads a frame. `None` without a frame, `Some(None)` for a frame that is no segment.
     fn next(&self) -> Option<Option<Segment>> {
         let mut frame = vec![0; LONGEST_FRAME];
         match (&self.0).read(&mut frame) {

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-/// What the packets of one flow have in common.
+/// Key that all packets of one flow share.
 ///
 /// All fragments of a datagram have the key of a packet without ports, so that none of them waits
 /// behind another order than the first one's.

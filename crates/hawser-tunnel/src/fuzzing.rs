@@ -259,7 +259,7 @@ impl Pair {
         }
     }
 
-    /// What arrived is handed on in the end.
+    /// Lets time pass until all packets that arrived are handed on.
     fn end(&mut self) {
         for _ in 0..100 {
             self.pass(Duration::from_secs(1));

@@ -174,7 +174,7 @@ const SYN: u8 = 0x02;
 const MAX_V4: usize = 576;
 const MAX_V6: usize = 1280;
 const HOPS: u8 = 64;
-/// What every host accepts (RFC 9293 §3.7.1).
+/// Segment size that every host accepts (RFC 9293 §3.7.1).
 const MIN_SEGMENT: u16 = 536;
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_who_did_not_ask_alone() {
+    fn only_hosts_that_asked_alone_are_told() {
         let changes: [fn(&mut Vec<u8>); 5] = [
             |packet| packet[6] = 0,
             |packet| packet[7] = 1,

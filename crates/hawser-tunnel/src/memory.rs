@@ -26,8 +26,8 @@ impl PacketMemory {
         &mut self.block
     }
 
-    /// Gives back a block that is full. Whoever has nothing to do calls this each time, so that it
-    /// keeps little in the end.
+    /// Gives back a block that is full. An idle caller calls this each time, so that it keeps
+    /// little memory in the end.
     pub fn give_back(&mut self) {
         self.full.pop_front();
         if self.full.is_empty() {

@@ -107,7 +107,7 @@ impl<'a> PacketView<'a> {
         self.headers.transport
     }
 
-    /// What is behind the IP headers.
+    /// Returns the bytes behind the IP headers.
     pub fn transport(&self) -> &'a [u8] {
         &self.bytes[self.headers.transport..]
     }
@@ -138,7 +138,7 @@ impl<'a> PacketView<'a> {
         Ecn::of(self.traffic_class())
     }
 
-    /// What the packets of its flow have in common.
+    /// Returns the key that all packets of its flow share.
     pub fn flow_key(&self) -> FlowKey {
         let (source, destination) = self.addresses();
         FlowKey {

@@ -74,12 +74,12 @@ pub struct Delivery {
     pub late: bool,
 }
 
-/// What a [`Receiver`] has done.
+/// Counts of a [`Receiver`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
     /// Packets handed on.
     pub delivered: u64,
-    /// Those of them that came after they had counted as lost.
+    /// Packets among them that came after they had counted as lost.
     pub late: u64,
     /// Packets that had come before, and were dropped.
     pub duplicates: u64,
@@ -202,7 +202,7 @@ impl Receiver {
         self.paths.link(path).is_some()
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub const fn stats(&self) -> ReceiverStats {
         self.stats
     }
@@ -343,8 +343,8 @@ impl Receiver {
         }
     }
 
-    /// What is missing in front of a flow's packets has to be sent once more. Where that was waited
-    /// for, it is given up.
+    /// Waits once for the repair of the packets that are missing in front of a flow's. Gives them
+    /// up if that wait is over.
     fn miss(&mut self, now: Instant, flow: TunnelFlow) {
         let repair = self.paths.repair_limit(self.config.max_repair);
         let lane = self.lanes.get_mut(flow.index()).and_then(Option::as_mut);
@@ -356,7 +356,7 @@ impl Receiver {
         }) else {
             return self.give_up(now, flow);
         };
-        // That it is lost may have been known before its turn came.
+        // The loss may have been known before its turn came.
         let until = deadline.min(now) + repair;
         lane.await_repair(until);
         lane.waiting = Some((until, Proof::None));

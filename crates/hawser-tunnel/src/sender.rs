@@ -86,7 +86,7 @@ pub struct SenderConfig {
 pub struct Placed {
     /// The path, by its number in the views.
     pub path: ChannelId,
-    /// What goes in front of the packet.
+    /// Header in front of the packet.
     pub header: TunnelHeader,
     /// The inner packet.
     pub packet: Bytes,
@@ -103,7 +103,7 @@ pub enum Refused {
     Fault(#[from] PacketFault),
 }
 
-/// What a [`Sender`] has done.
+/// Counts of a [`Sender`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderStats {
     /// Packets taken.
@@ -255,7 +255,7 @@ impl Sender {
         !has_next && is_sent && self.queue.is_empty()
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> SenderStats {
         SenderStats {
             dropped: self.queue.dropped(),

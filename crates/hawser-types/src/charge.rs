@@ -1,4 +1,4 @@
-//! What peers can make a process keep: budgets, and charges that are taken from them.
+//! Budgets for what peers make a process keep, and charges that are taken from them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,11 +31,11 @@ pub struct Charge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} more than the {held} that are held would be above the {most} allowed")]
 pub struct OverBudget {
-    /// What was asked for.
+    /// Bytes asked for.
     pub wanted: ByteCount,
-    /// What is taken already.
+    /// Bytes taken already.
     pub held: ByteCount,
-    /// What may be taken.
+    /// Bytes that may be taken.
     pub most: ByteCount,
 }
 
@@ -65,12 +65,12 @@ impl Budget {
         }
     }
 
-    /// What is taken.
+    /// Returns the bytes taken.
     pub fn held(&self) -> ByteCount {
         ByteCount::new(self.ledger.held.load(Ordering::Relaxed))
     }
 
-    /// What may be taken.
+    /// Returns the bytes that may be taken.
     pub fn most(&self) -> ByteCount {
         ByteCount::new(self.ledger.most)
     }

@@ -9,11 +9,11 @@ use crate::host::{Host, HostError};
 pub struct HostPortParts {
     /// The host.
     pub host: Host,
-    /// What there is of a port.
+    /// The port, if any.
     pub port: PortPart,
 }
 
-/// What there is of a port in `HOST[:PORT]`.
+/// Port of `HOST[:PORT]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortPart {
     /// Nothing.

@@ -21,7 +21,7 @@ pub struct Link {
     pub index: LinkIndex,
     /// Its name, which may change.
     pub name: String,
-    /// What makes it work.
+    /// Its kind.
     pub kind: LinkKind,
     /// Addresses of global or site scope that can be bound to now, private ones included. The one
     /// that its default route prefers comes first, those about to be withdrawn last.
@@ -44,7 +44,7 @@ pub struct Link {
     pub loopback: bool,
 }
 
-/// What makes a link work, as far as it matters for choosing links.
+/// Kind of a link, as far as it matters for choosing links.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LinkKind {

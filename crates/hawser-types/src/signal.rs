@@ -26,7 +26,7 @@ pub enum Radio {
     Nr,
 }
 
-/// What a link's signal says of the time to come.
+/// Forecast from a link's signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignalState {
@@ -39,7 +39,7 @@ pub enum SignalState {
     Lost,
 }
 
-/// A strength out of range, or text that is none.
+/// A strength that is out of range, or a text that is no strength.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is no signal strength; give one from -160dBm to 0dBm, such as -80dBm")]
 pub struct SignalStrengthError(String);

@@ -45,8 +45,8 @@ impl UsageDatabase {
         })
     }
 
-    /// Puts the file in the place of a copy in memory, if the file takes what the copy has more.
-    /// What was learned meanwhile is learned again.
+    /// Replaces a copy in memory by the file, if the file takes the charges that only the copy has.
+    /// Other knowledge in the copy is dropped, and is learned again.
     pub(crate) fn try_file(&mut self) {
         let Some(unwritten) = &self.unwritten else {
             return;

@@ -77,14 +77,14 @@ pub struct UsageDatabase {
     unwritten: Option<Unwritten>,
 }
 
-/// What was charged to a copy in memory, and is not in the file.
+/// Charges to a copy in memory that are not in the file.
 #[derive(Debug)]
 struct Unwritten {
     path: PathBuf,
     charges: BTreeMap<(String, Date), Usage>,
 }
 
-/// What there is to say of a usage database that was opened.
+/// Problem with a usage database that was opened.
 #[derive(Debug)]
 pub enum Trouble {
     /// It was damaged: it has this name now, and another one was begun.

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_wrote_so_are_no_rates() {
+    fn malformed_numbers_are_no_rates() {
         let (_folder, path) = folder();
         drop(open(&path));
         let database = Connection::open(&path).unwrap();

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use hawser_types::HostName;
 
-/// What is asked for.
+/// Type of the records asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressRecord {
     /// IPv4 addresses.
@@ -23,7 +23,7 @@ pub enum AddressRecord {
     Aaaa,
 }
 
-/// What is wrong with a message.
+/// Fault of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DnsError {
@@ -52,7 +52,7 @@ pub struct DnsQuestion {
     question: Vec<u8>,
 }
 
-/// What an answer says.
+/// Contents of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DnsAnswer {
     /// The server's verdict.
@@ -154,7 +154,7 @@ impl DnsQuestion {
     }
 
     /// True if answers may have addresses in other records than those for addresses: SVCB and HTTPS
-    /// have them as hints, and whoever asks for all records gets any.
+    /// records have them as hints, and a query for all records gets any.
     ///
     /// Source: RFC 9460 §7.3; RFC 8482.
     pub fn may_hint_at_addresses(&self) -> bool {

@@ -6,11 +6,11 @@ use std::fmt;
 pub struct Malformed {
     /// The element that was being read.
     pub what: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: MalformedReason,
 }
 
-/// What is wrong with an element of the protocol.
+/// Fault of an element of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MalformedReason {
@@ -24,7 +24,7 @@ pub enum MalformedReason {
     TrailingBytes,
     /// An element of unknown type is marked as critical.
     UnknownCritical,
-    /// A text is not UTF-8, or a value is none of those defined.
+    /// A text is not UTF-8, or a value is not among those defined.
     BadValue,
 }
 

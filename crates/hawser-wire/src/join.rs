@@ -15,7 +15,7 @@ impl FirstWord {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Handshake, Self::Join, Self::Other];
 
-    /// What a connection is that begins with this byte.
+    /// Returns the kind of connection that begins with this byte.
     pub const fn of(byte: u8) -> Self {
         match byte {
             // Content types of TLS records, from `change_cipher_spec` to `application_data`.

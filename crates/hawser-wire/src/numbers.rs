@@ -54,7 +54,7 @@ numbers! {
         Enrol = 0x06,
         /// The gateway has stored it.
         Enrolled = 0x07,
-        /// What a user allows on links.
+        /// The user's rules for links.
         LinkRules = 0x08,
         /// Where the gateway takes associations.
         DatagramPort = 0x09,
@@ -100,7 +100,7 @@ numbers! {
 }
 
 numbers! {
-    /// What a stream is opened for: the first byte of its opening metadata.
+    /// Purpose of a stream: the first byte of its opening metadata.
     pub enum StreamKind {
         /// A connection to an IPv4 address.
         ConnectV4 = 0x01,
@@ -142,7 +142,8 @@ numbers! {
 }
 
 impl FrameKind {
-    /// What a frame is that begins with this byte; `None` when this version does not know it.
+    /// Returns the kind of frame that begins with this byte; `None` when this version does not know
+    /// it.
     pub const fn of_byte(byte: u8) -> Option<Self> {
         match byte & Self::Chunk.number() {
             0 => Self::of_number(byte & !CRITICAL),
@@ -152,7 +153,7 @@ impl FrameKind {
 }
 
 impl StreamKind {
-    /// What a stream is for whose opening metadata are these.
+    /// Returns the purpose of the stream with this opening metadata; `None` when it is unknown.
     pub fn of_opening(metadata: &[u8]) -> Option<Self> {
         metadata.first().and_then(|number| Self::of_number(*number))
     }

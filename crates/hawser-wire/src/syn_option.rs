@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-/// What a host says of itself in a handshake: that it can bond, and how.
+/// A host's offer in a handshake: that it can bond, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Form in which it was said.
@@ -16,7 +16,7 @@ pub struct Offer {
     pub key_hint: Option<KeyHint>,
 }
 
-/// What a client has heard of a destination in a handshake.
+/// Facts about a destination that a client has heard in a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// The destination.
@@ -46,7 +46,7 @@ pub struct KeyHint(pub [u8; 8]);
 /// TCP option 254 of a SYN or SYN-ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynOption {
-    /// What the sender says of itself.
+    /// The sender's offer.
     pub offer: Offer,
     /// In a SYN: the sender wants this connection itself to be bonded. In a SYN-ACK: it can be. The
     /// paper's form always means that.
@@ -75,7 +75,7 @@ pub enum SynOptionError {
     /// The option ends early, or its length is not one of its form.
     #[error("TCP option 254 with a length of {0}")]
     Length(u8),
-    /// One of the six digits is none.
+    /// One of the six bytes is no decimal digit.
     #[error("TCP option 254 with byte {0:#04x} where a decimal digit is expected")]
     Digit(u8),
     /// The number of interfaces is 0, or more than the form can say.

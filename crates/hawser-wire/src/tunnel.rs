@@ -30,7 +30,7 @@ pub struct TunnelHeader {
     pub run: Run,
 }
 
-/// What the first byte of a tunnel's message announces.
+/// Kind of a tunnel's message, as its first byte announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelMessage {
     /// An inner packet.

@@ -1,4 +1,4 @@
-//! The peers that a listener lets in.
+//! Admission of peers by a listener.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use hawser_net::unix_time::UnixTime;
 
 use crate::error::ListenError;
 
-/// The peers of the state directory, if there is one, and those of this process.
+/// The admitted peers: those of the state directory, if there is one, and those of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Door {
     store: Option<GatewayStore>,
@@ -37,7 +37,7 @@ impl Door {
         }
     }
 
-    /// Makes an invite known. `key`: the public half of its enrolment identity.
+    /// Adds an invite. `key`: the public half of its enrolment identity.
     pub(crate) fn add_invite(&self, key: PublicKey, expires: UnixTime) -> Result<(), ListenError> {
         let now = UnixTime::now();
         if let Some(store) = &self.store {
@@ -53,12 +53,12 @@ impl Door {
         Ok(())
     }
 
-    /// Lets `key` in for as long as this process runs.
+    /// Admits `key` for as long as this process runs.
     pub(crate) fn allow(&self, key: PublicKey) {
         self.memory().peers.insert(key);
     }
 
-    /// Lets `key` in no more; returns true if it was let in before.
+    /// Stops admitting `key`; returns true if it was admitted before.
     pub(crate) fn revoke(&self, key: PublicKey) -> Result<bool, StoreError> {
         let here = self.memory().peers.remove(&key);
         match self.store.as_ref().map(|store| store.revoke(key)) {
@@ -74,7 +74,7 @@ impl Door {
     fn refresh(&self) {
         let reloaded = self.store.as_ref().map(GatewayStore::reload_if_changed);
         if let Some(Err(error)) = reloaded {
-            tracing::warn!(%error, "the list of peers can't be read again");
+            tracing::warn!(%error, "cannot reload the list of peers");
         }
     }
 }
@@ -97,7 +97,7 @@ impl Memory {
             .ok_or("no such invite is known here")?;
         match pending.used_by {
             Some(user) if user != client => return Err("the invite was used by another".into()),
-            // The answer was lost, and the client asks again.
+            // The answer was lost, so the client asks again.
             Some(_) if is_peer => return Ok(()),
             Some(_) => return Err("the client that used this invite was revoked".into()),
             None if now >= pending.expires => return Err("the invite has expired".into()),
@@ -139,7 +139,7 @@ impl Admission for Door {
         if !name.is_empty()
             && let Err(error) = store.rename(client, Some(name))
         {
-            tracing::debug!(%error, "the client's name is not kept");
+            tracing::debug!(%error, "cannot store the client's name");
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ mod tests {
         assert!(door.admits(&invite) && !door.is_enrolled(&invite) && !door.admits(&client));
         door.enrol(invite, client, "c").unwrap();
         assert!(door.is_enrolled(&client) && door.admits(&client));
-        // The answer may get lost: asking again does no harm, and is possible.
+        // The answer may get lost: the client may ask again without harm.
         assert!(door.admits(&invite));
         door.enrol(invite, client, "c").unwrap();
         assert!(door.enrol(invite, other, "o").is_err() && !door.admits(&other));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_invite_admits_nobody() {
+    fn an_expired_invite_admits_no_peer() {
         let door = Door::default();
         door.add_invite(key(1), UnixTime::from_secs(1)).unwrap();
         assert!(!door.admits(&key(1)));

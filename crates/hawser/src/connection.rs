@@ -17,13 +17,13 @@ use crate::stats::ConnectionStats;
 /// other one from [`BondListener::accept_connection`](crate::BondListener::accept_connection). A
 /// clone is another handle to the same connection.
 ///
-/// It lives for as long as any link does, and without one for
-/// [`survive`](crate::SessionConfig::survive). [`Connection::closed`] waits for its end and tells
-/// the reason. Streams end with their connection: keep it.
+/// A connection lives for as long as any of its links works, and for
+/// [`survive`](crate::SessionConfig::survive) without a link. [`Connection::closed`] waits for its
+/// end and returns the reason. Streams end with their connection: keep it.
 ///
-/// Dropping the last handle ends the connection in order, in the background: what was written
-/// still goes out, unless the program ends first. [`Connection::close`] with
-/// [`Connection::closed`] waits for that.
+/// Dropping the last handle ends the connection in order, in the background: written data is still
+/// sent, unless the program ends first. [`Connection::close`] with [`Connection::closed`] waits for
+/// that.
 #[derive(Clone, Debug)]
 pub struct Connection {
     shared: Arc<Shared>,
@@ -33,11 +33,11 @@ pub struct Connection {
 struct Shared {
     session: SessionHandle,
     peer: PublicKey,
-    /// Keeps the session on the links; the side that listens needs nothing.
+    /// Keeps the session on the links; the listening side needs none.
     keeper: Option<Keeper>,
 }
 
-/// What keeps a session of the connecting side on this machine's links.
+/// Keeps a session of the connecting side on this machine's links.
 #[derive(Debug)]
 struct Keeper {
     client: Client,
@@ -45,7 +45,7 @@ struct Keeper {
 }
 
 impl Connection {
-    /// The side that connected.
+    /// Returns the connecting side's end of a connection.
     pub(crate) fn of_client(
         session: SessionHandle,
         peer: PublicKey,
@@ -59,7 +59,7 @@ impl Connection {
         Self::new(session, peer, Some(keeper))
     }
 
-    /// The side that listens.
+    /// Returns the listening side's end of a connection.
     pub(crate) fn of_listener(session: SessionHandle, peer: PublicKey) -> Self {
         Self::new(session, peer, None)
     }
@@ -74,12 +74,12 @@ impl Connection {
         }
     }
 
-    /// The key that the peer has proved.
+    /// Returns the key that the peer has proved.
     pub fn peer(&self) -> PublicKey {
         self.shared.peer
     }
 
-    /// Opens a stream. The peer hears of it at once, with the first bytes that are written.
+    /// Opens a stream. The peer learns of it at once, with the first bytes that are written.
     ///
     /// # Errors
     /// When the peer allows no more streams, or the connection is over.
@@ -87,31 +87,31 @@ impl Connection {
         self.open_with(Bytes::new()).await
     }
 
-    /// Opens a stream and tells the peer what it is for: [`BondStream::opening`] there. At most
+    /// Opens a stream and tells the peer its purpose, [`BondStream::opening`] at the peer. At most
     /// 1024 bytes.
     ///
     /// # Errors
-    /// When `opening` is longer, the peer allows no more streams, or the connection is over.
+    /// When `opening` is too long, the peer allows no more streams, or the connection is over.
     pub async fn open_with(&self, opening: Bytes) -> Result<BondStream, OpenError> {
         self.shared.session.open(opening)
     }
 
     /// Waits for the next stream that the peer opens. Cancel safe: a future that is dropped has
-    /// taken none.
+    /// taken no stream.
     ///
     /// The peer may have [`max_streams`](crate::SessionConfig::max_streams) open here at once,
-    /// those that wait for this included, and can send on each no more than on any stream without
-    /// a reader.
+    /// including those not yet accepted. On each of these it can send no more than on any stream
+    /// without a reader.
     ///
     /// # Errors
-    /// When the connection is over and every stream that came was handed out.
+    /// When the connection is over and every arrived stream was returned.
     pub async fn accept(&self) -> Result<BondStream, ConnectionError> {
         loop {
             let Some(mut stream) = self.shared.session.accept().await else {
                 return Err(self.shared.session.ended().await);
             };
             let accepted = stream.accept(Bytes::new());
-            // What came before the end can be read, though nothing goes back any more.
+            // Bytes that arrived before the end can be read, though none can be sent any more.
             if accepted.is_ok() || self.close_reason().is_some() && stream.reset_code().is_none() {
                 return Ok(stream);
             }
@@ -123,7 +123,7 @@ impl Connection {
         self.shared.session.takes_datagrams() == Some(true)
     }
 
-    /// The paths, channels and streams at this moment.
+    /// Returns the state of paths, channels and streams at this moment.
     pub fn stats(&self) -> ConnectionStats {
         let snapshot = self.shared.session.snapshot(MAX_STREAMS_SHOWN);
         let addresses = self.shared.session.addresses(&snapshot);
@@ -132,20 +132,20 @@ impl Connection {
         ConnectionStats::new(&snapshot, &addresses, &links)
     }
 
-    /// Begins to end the connection: no stream opens any more, what was written still arrives, and
-    /// then the peer hears `code` and `reason`, of which the first 512 bytes. What the peer writes
+    /// Begins to end the connection: no more streams can be opened, written data still arrives, and
+    /// then the peer gets `code` and the first 512 bytes of `reason`. Data that the peer writes
     /// from then on is lost: applications end their streams first. Returns at once;
-    /// [`Connection::closed`] waits. Does nothing the second time.
+    /// [`Connection::closed`] waits. A second call has no effect.
     pub fn close(&self, code: u32, reason: &str) {
         self.shared.session.close(code, reason);
     }
 
-    /// Ends the connection at once. The peer is not told, and what is in flight is lost.
+    /// Ends the connection at once. The peer is not told, and data in flight is lost.
     pub fn abort(&self) {
         self.shared.session.abort();
     }
 
-    /// Waits until the connection is over; gives the reason. Cancel safe.
+    /// Waits until the connection is over; returns the reason. Cancel safe.
     pub async fn closed(&self) -> ConnectionError {
         let reason = self.shared.session.ended().await;
         let in_order = matches!(
@@ -153,13 +153,13 @@ impl Connection {
             ConnectionError::LocallyClosed | ConnectionError::ClosedByPeer { .. }
         );
         if in_order {
-            // The last acknowledgements go out: the program may end when this returns.
+            // Time to send the last acknowledgements: the program may end when this returns.
             tokio::time::sleep(LAST_WORDS).await;
         }
         reason
     }
 
-    /// Returns the reason for which the connection is over; `None` while it is not.
+    /// Returns the reason why the connection is over; `None` while it is not.
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.shared.session.end()
     }

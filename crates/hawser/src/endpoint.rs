@@ -19,8 +19,8 @@ use crate::following::Following;
 use crate::known::KnownKeys;
 use crate::listener::BondListener;
 
-/// A host with a key of its own, which listens, connects, or both. Cloning gives another handle
-/// to the same one.
+/// A host with a key of its own, which listens, connects, or both. Clones are handles to the same
+/// endpoint.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     inner: Arc<Inner>,
@@ -40,7 +40,7 @@ struct Inner {
     following: Arc<Following>,
 }
 
-/// What an [`Endpoint`] is made of.
+/// Settings of an [`Endpoint`].
 #[derive(Clone, Debug)]
 pub struct EndpointBuilder {
     identity: Option<Identity>,
@@ -54,19 +54,19 @@ pub struct EndpointBuilder {
     connect_timeout: Duration,
 }
 
-/// Sealing of data.
+/// Encryption of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encryption {
-    /// Sealed, by the cipher that suits the processors.
+    /// Encrypted, by the cipher that suits the processors.
     #[default]
     Default,
-    /// Readable and changeable on the way: for private links. It takes effect when both ends say
-    /// so. Peers still have to prove their keys.
+    /// Readable and changeable in the network: for private links. It takes effect if both ends ask
+    /// for it. Peers still have to prove their keys.
     None,
 }
 
-/// A peer to connect to: the key that it has to prove, and where it listens. Made of an
-/// [`Invite`], of what [`Endpoint::known_peers`] gives, or of the parts.
+/// A peer to connect to: its key, which it has to prove, and its addresses. Made of an [`Invite`],
+/// of a result of [`Endpoint::known_peers`], or of its parts.
 #[derive(Clone, Debug)]
 pub struct PeerAddress {
     key: PublicKey,
@@ -75,7 +75,7 @@ pub struct PeerAddress {
 }
 
 impl PeerAddress {
-    /// The peer with this key, which knows this host's key already.
+    /// The peer with this key. It must know this host's key already.
     pub fn new(key: PublicKey, addresses: Vec<HostPort>) -> Self {
         let invite = None;
         Self {
@@ -85,12 +85,12 @@ impl PeerAddress {
         }
     }
 
-    /// The key that it has to prove.
+    /// Returns the key that the peer has to prove.
     pub fn key(&self) -> PublicKey {
         self.key
     }
 
-    /// Where it listens, the best first.
+    /// Returns the addresses where the peer listens, the best first.
     pub fn addresses(&self) -> &[HostPort] {
         &self.addresses
     }
@@ -113,46 +113,45 @@ impl From<&PeerAddress> for PeerAddress {
 }
 
 impl EndpointBuilder {
-    /// Uses this key, rather than that of the state directory or a new one.
+    /// Uses this key instead of that of the state directory or a new one.
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// Keeps what must outlive the process in this directory, which is made if it is missing: the
-    /// key, the peers enrolled here, and the peers that this host was enrolled with.
+    /// Keeps persistent state in this directory, which is made if it is missing: the key, the peers
+    /// enrolled here, and the peers that this host was enrolled with.
     #[must_use]
     pub fn state_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
     }
 
-    /// Behaviour of sessions. The defaults suit every program that has no reason to differ.
+    /// Behaviour of sessions. The defaults suit almost every program.
     #[must_use]
     pub fn session(mut self, session: SessionConfig) -> Self {
         self.session = session;
         self
     }
 
-    /// Sealing of data.
+    /// Encryption of data.
     #[must_use]
     pub fn encryption(mut self, encryption: Encryption) -> Self {
         self.encryption = encryption;
         self
     }
 
-    /// Transport of the data, both ways, as the end that connects wants it; by default
-    /// [`TransportChoice::Auto`]. An endpoint that listens takes UDP, at the port of the same
-    /// number, unless this is [`TransportChoice::Tcp`]. Where UDP does not pass, everything goes
-    /// over TCP.
+    /// Transport of the data in both directions, as the connecting end wants it; by default
+    /// [`TransportChoice::Auto`]. A listening endpoint accepts UDP, at the port of the same number,
+    /// unless this is [`TransportChoice::Tcp`]. Where UDP is blocked, all data uses TCP.
     #[must_use]
     pub fn transport(mut self, transport: TransportChoice) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Connects over these links only, given by interface name, such as `eth0`. By default over
+    /// Connects over these links only, given by interface name, such as `eth0`. The default is
     /// every link that works.
     #[must_use]
     pub fn links<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
@@ -160,21 +159,21 @@ impl EndpointBuilder {
         self
     }
 
-    /// What clients and strangers may use up when this endpoint listens.
+    /// Resources that clients and strangers may use when this endpoint listens.
     #[must_use]
     pub fn limits(mut self, limits: AcceptLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// A name for this host, which peers that enrol it show to people.
+    /// A name for this host. Peers that enrol it show the name to people.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How long [`Endpoint::connect`] waits for the peer to let this host in. Default 30 s.
+    /// How long [`Endpoint::connect`] waits for the peer to admit this host. Default 30 s.
     #[must_use]
     pub fn connect_timeout(mut self, patience: Duration) -> Self {
         self.connect_timeout = patience;
@@ -222,12 +221,12 @@ impl EndpointBuilder {
 }
 
 impl Endpoint {
-    /// An endpoint with a new key, which is gone with the process.
+    /// Makes an endpoint with a new key, which is lost when the process ends.
     pub fn new() -> Result<Self, EndpointError> {
         Self::builder().build()
     }
 
-    /// For what [`Endpoint::new`] does not suit.
+    /// Returns a builder for other settings than those of [`Endpoint::new`].
     pub fn builder() -> EndpointBuilder {
         EndpointBuilder {
             identity: None,
@@ -242,7 +241,7 @@ impl Endpoint {
         }
     }
 
-    /// The public half of this host's key, by which its peers know it.
+    /// Returns the public half of this host's key, by which its peers know it.
     pub fn public_key(&self) -> PublicKey {
         self.inner.identity.public()
     }
@@ -262,19 +261,18 @@ impl Endpoint {
         BondListener::start(config, inner.transport, &inner.following, address, door).await
     }
 
-    /// Connects to a peer over every link, and waits until it has let this host in, at most for
-    /// [`EndpointBuilder::connect_timeout`].
+    /// Connects to a peer over every link, and waits until the peer has admitted this host, at most
+    /// for [`EndpointBuilder::connect_timeout`].
     ///
-    /// An invite is used once: after that the peer knows this host's key, and with a state
-    /// directory this host knows the peer. The same invite may be given again by the same
-    /// endpoint.
+    /// An invite is used once: afterwards the peer knows this host's key, and with a state
+    /// directory this host knows the peer. The same endpoint may pass the same invite again.
     pub async fn connect(&self, peer: impl Into<PeerAddress>) -> Result<Connection, ConnectError> {
         let peer = peer.into();
         let store = self.client_store()?;
         let known = store.as_ref().and_then(|store| store.gateway(&peer.key));
         if known.is_some() || peer.invite.is_none() {
             match self.open_client(&peer, None).await {
-                // Known, and revoked since: that is what the new invite is for.
+                // A known peer has revoked this host since: the new invite is for this case.
                 Err(error) if peer.invite.is_none() || !is_refusal(&error) => return Err(error),
                 Err(_) => {}
                 Ok(connection) => return Ok(connection),
@@ -323,7 +321,7 @@ impl Endpoint {
         Ok(Connection::of_client(session, peer.key, client, following))
     }
 
-    /// Returns the keys of peers that are known by their address.
+    /// Returns the keys of peers that are known by their addresses.
     pub(crate) fn known_keys(&self) -> &KnownKeys {
         &self.inner.known_keys
     }
@@ -333,7 +331,7 @@ impl Endpoint {
     }
 }
 
-/// True if the peer answered and does not let this host in.
+/// True if the peer answered and does not admit this host.
 fn is_refusal(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Open(OpenStreamError::NotAdmitted))
 }

@@ -9,11 +9,11 @@ use hawser_net::tls::TlsError;
 
 use crate::known::KnownKeysError;
 
-/// An endpoint can't be made, or what it keeps can't be read.
+/// An endpoint can't be made, or its stored state can't be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// No key.
+    /// No key could be read or made.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The state directory can't be used.
@@ -28,7 +28,7 @@ pub enum ListenError {
     /// The port can't be opened.
     #[error("can't listen: {0}")]
     Listen(#[from] io::Error),
-    /// This machine's addresses, which an invite is to carry, are not known.
+    /// This machine's addresses, which an invite must contain, are not known.
     #[error(transparent)]
     Links(#[from] LinkError),
     /// TLS can't be set up.
@@ -41,57 +41,57 @@ pub enum ListenError {
     #[error(transparent)]
     Invite(#[from] InviteError),
     /// The list of invites is full.
-    #[error("{limit} invites are out, as many as are kept in memory")]
+    #[error("{limit} invites are pending, the most that are kept in memory")]
     TooManyInvites {
-        /// The bound.
+        /// The maximum number.
         limit: usize,
     },
 }
 
-/// A listener gives no stream, or no connection.
+/// A listener returns no stream, or no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
     /// [`BondListener::accept_connection`](crate::BondListener::accept_connection) was called
     /// first: streams come from connections.
-    #[error("the listener gives connections, and streams come from these")]
+    #[error("the listener returns connections, accept streams on these")]
     GivesConnections,
     /// [`BondListener::accept`](crate::BondListener::accept) was called first.
-    #[error("the listener gives streams, not connections")]
+    #[error("the listener returns streams, not connections")]
     GivesStreams,
 }
 
-/// A connection did not come about.
+/// A connection could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// This machine's links are not known.
     #[error(transparent)]
     Links(#[from] LinkError),
-    /// The peer did not answer, or does not let this endpoint in.
+    /// The peer did not answer, or does not admit this endpoint.
     #[error(transparent)]
     Open(#[from] OpenStreamError),
-    /// The peer can't be remembered.
+    /// The peer can't be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Neither a bonded connection nor a plain one came about.
+/// Neither a bonded connection nor a plain one could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FallbackError {
-    /// The address is none, or has no port.
-    #[error("no address: {0}")]
+    /// The text is no address, or has no port.
+    #[error("not an address: {0}")]
     Address(String),
-    /// The bonded connection failed, and plain TCP was not to be taken instead.
-    #[error("the peer knows hawser, so plain tcp is not an answer: {0}")]
+    /// The bonded connection failed, and the fallback to plain TCP is not allowed.
+    #[error("the peer knows hawser, so plain tcp is not used: {0}")]
     Bonded(#[source] ConnectError),
-    /// The peer's key is known, and no holder of that key lets this host in at its address.
-    #[error("the key {key} is known for this address, so plain tcp is not an answer: {reason}")]
+    /// The peer's key is known, and no holder of that key admits this host at the peer's address.
+    #[error("the key {key} is known for this address, so plain tcp is not used: {reason}")]
     KeyKnown {
         /// The key that was to be proved.
         key: PublicKey,
-        /// What happened instead.
+        /// The failure of the bonded connection.
         reason: ConnectError,
     },
     /// The peer does not know Hawser, and the plain connection failed.
@@ -100,7 +100,7 @@ pub enum FallbackError {
     /// TLS can't be set up.
     #[error(transparent)]
     Tls(TlsError),
-    /// No key for asking could be made.
+    /// No temporary key for the probe could be made.
     #[error(transparent)]
     Identity(IdentityError),
     /// The state directory can't be read.

@@ -1,4 +1,4 @@
-//! Bonded where the peer knows Hawser, plain TCP where it does not.
+//! Fallback: bonded if the peer knows Hawser, plain TCP otherwise.
 
 use std::io;
 use std::pin::Pin;
@@ -21,9 +21,9 @@ use crate::error::{ConnectError, FallbackError};
 /// A stream that is bonded if the peer knows Hawser.
 #[derive(Debug)]
 pub enum EitherStream {
-    /// Over every link, to a peer that has proved its key; with the connection that it is on.
+    /// A stream over every link, to a peer that has proved its key; with its connection.
     Bonded(BondStream, Connection),
-    /// Plain TCP: to a peer that has proved nothing, readable on the way.
+    /// Plain TCP: the peer has proved no key, and the data is readable in the network.
     Tcp(TcpStream),
 }
 
@@ -31,32 +31,32 @@ pub enum EitherStream {
 enum Answer {
     /// A host that speaks `hawser/1` and claims this key.
     Hawser(PublicKey),
-    /// Something else, or nothing.
+    /// Another protocol, or no answer.
     Other(String),
 }
 
 impl Endpoint {
-    /// Opens a stream to the peer that listens at `bonded`, or, if it does not know Hawser, plain
-    /// TCP to `plain`, which is where the same service takes TCP connections.
+    /// Opens a stream to the peer that listens at `bonded`. If the peer does not know Hawser, opens
+    /// plain TCP to `plain`, where the same service accepts TCP connections.
     ///
     /// # What this means for security
     ///
     /// - **With a key**, given as `key` or known from before, there is no fallback: either the
-    ///   holder of that key answers and lets this host in, or this fails. Known from before are
-    ///   the keys in the state directory of peers that this host was enrolled with at that
-    ///   address, and those found by this function; without a state directory, those found by
-    ///   this endpoint.
-    /// - **Without a key** the first contact is a leap of faith, as with SSH. A host on the way
+    ///   holder of that key answers and admits this host, or this fails. Known from before are
+    ///   the keys of peers that this host was enrolled with at that address, from the state
+    ///   directory, and the keys found by this function; without a state directory, those found
+    ///   by this endpoint.
+    /// - **Without a key** the first contact is a leap of faith, as with SSH. A host on the path
     ///   can then pretend to be the peer, or pretend that the peer does not know Hawser, which
-    ///   makes it a plain TCP connection. If the peer speaks Hawser and lets this host in (it has
-    ///   to have [allowed](crate::BondListener::allow) its [key](Endpoint::public_key)), its key
-    ///   is remembered for `bonded`, and all later connections there are as safe as those with a
-    ///   key. A peer that speaks Hawser and does not let this host in is an error: it knows
-    ///   Hawser, so that plain TCP is not the answer.
+    ///   makes it a plain TCP connection. If the peer speaks Hawser and admits this host (it must
+    ///   have [allowed](crate::BondListener::allow) this host's [key](Endpoint::public_key)), the
+    ///   peer's key is remembered for `bonded`, and all later connections there are as safe as
+    ///   those with a key. A peer that speaks Hawser and does not admit this host is an error:
+    ///   there is no fallback to plain TCP for a peer that knows Hawser.
     ///
-    /// A peer counts as one that does not know Hawser when no connection is accepted at `bonded`,
-    /// or when the answer there, within 5 s, is not TLS with the protocol `hawser/1`. It is shown
-    /// neither this host's key nor any data.
+    /// A peer does not know Hawser if no connection is accepted at `bonded`, or if the answer
+    /// there, within 5 s, is not TLS with the protocol `hawser/1`. Such a peer gets neither this
+    /// host's key nor any data.
     ///
     /// Check [`EitherStream::is_bonded`] before sending secrets.
     pub async fn connect_or_tcp(
@@ -76,14 +76,14 @@ impl Endpoint {
         }
         match probe(&address).await? {
             Answer::Hawser(key) => {
-                // Only now does it have to prove that key.
+                // Only here does the peer have to prove that key.
                 let opened = self.open_bonded(&address, key).await;
                 let stream = opened.map_err(FallbackError::Bonded)?;
                 self.known_keys().remember(&address, key)?;
                 Ok(stream)
             }
             Answer::Other(reason) => {
-                tracing::info!(%address, %reason, "the peer does not know hawser: plain tcp");
+                tracing::info!(%address, %reason, "peer does not know hawser, using plain tcp");
                 let stream = TcpStream::connect(plain).await;
                 Ok(EitherStream::Tcp(stream.map_err(FallbackError::Plain)?))
             }
@@ -118,7 +118,7 @@ impl EitherStream {
     }
 }
 
-/// Finds out what listens at `address`.
+/// Finds out which protocol is spoken at `address`.
 async fn probe(address: &HostPort) -> Result<Answer, FallbackError> {
     let found = match lookup_host(address.to_string()).await {
         Ok(found) => found,
@@ -143,15 +143,15 @@ async fn probe(address: &HostPort) -> Result<Answer, FallbackError> {
     Ok(last)
 }
 
-/// Asks for a key that no host has, so that the peer's own key comes back with the refusal. This
-/// side gives up before it would have to show a key of its own.
+/// Asks for a key that no host has, so that the handshake fails and reveals the peer's own key.
+/// This side aborts before it would have to show a key of its own.
 async fn ask(stream: TcpStream) -> Result<Answer, FallbackError> {
-    let nobody = || Identity::generate().map_err(FallbackError::Identity);
-    let client = TlsClient::new(&nobody()?, nobody()?.public()).map_err(FallbackError::Tls)?;
+    let random = || Identity::generate().map_err(FallbackError::Identity);
+    let client = TlsClient::new(&random()?, random()?.public()).map_err(FallbackError::Tls)?;
     Ok(match client.handshake(stream).await {
         Err(TlsError::WrongPeer { got, .. }) => Answer::Hawser(got),
         Err(error) => Answer::Other(error.to_string()),
-        Ok(_) => Answer::Other("it claims a key that nobody has".to_owned()),
+        Ok(_) => Answer::Other("it claims a key that no host has".to_owned()),
     })
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hawser_net::links::{Link, LinkError, LinkMonitor};
 use tokio::sync::{OnceCell, watch};
 
-/// The machine's links, followed from the first question on, for as long as this lives.
+/// The machine's links, monitored from the first query on, for as long as this lives.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
     monitor: OnceCell<Monitor>,
@@ -16,7 +16,7 @@ struct Monitor {
 }
 
 impl Following {
-    /// The links now, and every change of them.
+    /// Returns a watch of the links.
     pub(crate) async fn links(&self) -> Result<watch::Receiver<Arc<Vec<Link>>>, LinkError> {
         let monitor = self.monitor.get_or_try_init(async || {
             let (task, links) = LinkMonitor::start().await?;

@@ -1,4 +1,4 @@
-//! The keys that peers proved when this host first met them.
+//! The keys that peers proved at the first contact with this host.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -10,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 
-/// Addresses and their peers' keys: in a file `known-keys` with one `ADDRESS KEY` a line, or in
+/// Addresses and their peers' keys: in a file `known-keys` with one `ADDRESS KEY` per line, or in
 /// memory.
 ///
-/// Lines are only ever added, and the first one of an address counts: processes that write at the
-/// same time lose nothing, and no key is replaced by a later one. A line that a power cut or a full
-/// disk left unfinished does not count: the next one marks it so.
+/// Lines are only appended, and the first one of an address counts: processes that write at the
+/// same time lose nothing, and no later key replaces one. A line that a power cut or a full disk
+/// left unfinished is ignored: the next append marks it.
 #[derive(Debug)]
 pub(crate) enum KnownKeys {
     File(PathBuf),
@@ -31,20 +31,20 @@ pub enum KnownKeysError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file was changed by something else than this library.
+    /// The file was changed by another program than this library.
     #[error("{}, line {line}: expected an address and a key, got {got:?}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The start of it.
+        /// The start of the line.
         got: String,
     },
-    /// The file is larger than it ever gets.
+    /// The file is larger than this library lets it grow.
     #[error("{} has more than {MAX_FILE} bytes", path.display())]
     TooLarge {
         /// The file.
@@ -116,7 +116,7 @@ fn append(path: &Path, line: &str) -> Result<(), KnownKeysError> {
     file.sync_all().map_err(failed)
 }
 
-/// Tells whether a file of this size is empty or ends with a whole line.
+/// Tells whether a file of this size is empty or ends with a complete line.
 fn ends_with_line_end(file: &mut File, size: u64) -> io::Result<bool> {
     let Some(last) = size.checked_sub(1) else {
         return Ok(true);
@@ -173,7 +173,7 @@ fn failed(path: &Path, error: io::Error) -> KnownKeysError {
     KnownKeysError::Io { path, error }
 }
 
-/// End of a line that was not written whole.
+/// Marks the end of an incomplete line.
 const UNFINISHED: &str = " unfinished\n";
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 const EXCERPT: usize = 40;

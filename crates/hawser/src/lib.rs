@@ -1,11 +1,11 @@
 //! Bonded byte streams over every link of a machine: the library to embed.
 //!
-//! An [`Endpoint`] is a host with a key of its own. One that [listens](Endpoint::listen) hands out
-//! invites. One that [connects](Endpoint::connect) with an invite gets a [`Connection`], which uses
-//! every link of the machine at once and outlives any of them. Both sides open [`BondStream`]s on
-//! it, each of which behaves as a TCP connection does: [`tokio::io::AsyncRead`] and
-//! [`tokio::io::AsyncWrite`]. Both ends prove their keys, and everything is encrypted unless both
-//! say otherwise.
+//! An [`Endpoint`] is a host with a key of its own. A [listening](Endpoint::listen) endpoint issues
+//! invites. An endpoint that [connects](Endpoint::connect) with an invite gets a [`Connection`],
+//! which uses every link of the machine at once and survives the loss of any of them. Both sides
+//! open [`BondStream`]s on it, each of which behaves as a TCP connection does:
+//! [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. Both ends prove their keys, and all data
+//! is encrypted unless both ends turn that off.
 //!
 //! ```
 //! use std::time::Duration;
@@ -38,16 +38,16 @@
 //! |---|---|
 //! | [`Endpoint`], [`EndpointBuilder`] | a host with its key: listens, connects, or both |
 //! | [`BondListener`], [`PeerInfo`] | takes streams or connections of peers, and invites them |
-//! | [`Connection`] | one peer over every link: opens and accepts streams, tells its end |
+//! | [`Connection`] | one peer over every link: opens and accepts streams, reports its end |
 //! | [`BondStream`] | a two-way byte stream, with datagrams beside it |
 //! | [`SendStream`], [`RecvStream`], [`Chunk`] | its halves, with owners and ends of their own |
 //! | [`EitherStream`] | bonded, or plain TCP where the peer does not know Hawser |
-//! | [`Invite`], [`PeerAddress`], [`HostPort`] | where a peer is, and what lets this host in |
+//! | [`Invite`], [`PeerAddress`], [`HostPort`] | addresses of a peer, and admission by it |
 //! | [`PublicKey`], [`Identity`] | a peer's key, and a host's own |
 //! | [`SessionConfig`], [`Encryption`], [`AcceptLimits`] | configuration |
-//! | [`TransportChoice`], [`SctpPaths`] | what data travels over |
+//! | [`TransportChoice`], [`SctpPaths`] | transport of data |
 //! | [`ConnectionStats`], [`PathStats`], [`ChannelStats`], [`StreamStats`] | measurements |
-//! | [`ConnectError`], [`ConnectionError`] | why a connection did not come about, or ended |
+//! | [`ConnectError`], [`ConnectionError`] | why a connection could not be made, or ended |
 //! | [`ReadError`], [`WriteError`], [`SendDatagramError`] | why a stream fails, with codes |
 //!
 //! # A server and its client
@@ -75,32 +75,32 @@
 //! | `connections` | connections at the listening side, streams both ways, a close with a reason |
 //! | `halves` | halves of a stream with owners of their own, a stop and a reset with a code |
 //! | `datagrams` | datagrams beside a stream |
-//! | `unordered` | reading bytes in the order in which they come, with their offsets |
+//! | `unordered` | reading bytes in order of arrival, with their offsets |
 //! | `statistics` | paths, channels and streams of a connection |
 //! | `fallback` | plain TCP where the peer does not know Hawser |
 //!
 //! # Connections
 //!
-//! [`Endpoint::connect`] and [`BondListener::accept_connection`] give the two ends of a connection.
-//! Its handles are clones of one another. It ends when either side [closes](Connection::close) it,
-//! when the peer does not let this host in any more, or when no link has led to the peer for
-//! [`survive`](SessionConfig::survive), 60 s by default; [`Connection::closed`] tells which. A
-//! connection does not begin anew by itself: connecting again is the program's decision.
+//! [`Endpoint::connect`] and [`BondListener::accept_connection`] return the two ends of a
+//! connection. Its handles are clones of one another. It ends when either side
+//! [closes](Connection::close) it, when the peer no longer admits this host, or when no link has
+//! led to the peer for [`survive`](SessionConfig::survive), 60 s by default; [`Connection::closed`]
+//! returns the reason. No connection reconnects by itself: that is the program's decision.
 //!
 //! # Cancellation
 //!
-//! Every async function that reads, accepts or waits can be dropped and called again, without a
-//! loss: `accept`, `accept_connection`, `read_chunk`, `write_bytes`, `read_datagram`, `closed`,
+//! Every async function that reads, accepts or waits can be dropped and called again without loss:
+//! `accept`, `accept_connection`, `read_chunk`, `write_bytes`, `read_datagram`, `closed`,
 //! `stopped`, `acknowledged`. The exceptions are those of tokio's extension traits (`write_all`,
-//! `read_exact`, `read_to_end`), which forget how far they came, and [`Endpoint::connect`], which
-//! begins anew; the same invite works again.
+//! `read_exact`, `read_to_end`), which forget their progress, and [`Endpoint::connect`], which
+//! starts again; the same invite works again.
 //!
-//! # Keys that last
+//! # Persistent keys
 //!
-//! [`Endpoint::new`] makes a key that is gone with the process. With a
-//! [state directory](EndpointBuilder::state_dir) the key, the peers that were enrolled and the
-//! gateways that this host was enrolled with are still known after a restart, so that an invite is
-//! needed once only:
+//! [`Endpoint::new`] makes a key that is lost when the process ends. With a [state
+//! directory](EndpointBuilder::state_dir) the key, the peers that were enrolled and the gateways
+//! that this host was enrolled with are still known after a restart, so an invite is needed only
+//! once:
 //!
 //! ```no_run
 //! # async fn example(invite: hawser::Invite) -> Result<(), Box<dyn std::error::Error>> {
@@ -116,8 +116,8 @@
 //!
 //! # Peers that may not know Hawser
 //!
-//! [`Endpoint::connect_or_tcp`] falls back to plain TCP where the peer does not speak Hawser. That
-//! is a choice with a price: read there what it means for security.
+//! [`Endpoint::connect_or_tcp`] falls back to plain TCP if the peer does not speak Hawser. The
+//! fallback weakens security: read that function's documentation.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -21,12 +21,12 @@ use crate::connection::Connection;
 use crate::error::{AcceptError, ListenError};
 use crate::following::Following;
 
-/// Accepts peers, or the streams that they open: peers that came with an
-/// [invite](BondListener::invite), and those that were [allowed](BondListener::allow).
+/// Accepts peers, or the streams that they open. Peers need an [invite](BondListener::invite), or
+/// must be [allowed](BondListener::allow).
 ///
-/// All others get a failed TLS handshake. On the unspecified address (`[::]`, `0.0.0.0`) of a
-/// machine with several links, a peer that comes by one of them is answered by that one. Dropping
-/// the listener ends its connections at once, [`BondListener::close`] in order.
+/// The TLS handshake of all other hosts fails. On the unspecified address (`[::]`, `0.0.0.0`) of a
+/// machine with several links, a peer is answered by the link that it arrived on. Dropping the
+/// listener ends its connections at once, [`BondListener::close`] in order.
 pub struct BondListener {
     gateway: Gateway,
     door: Arc<Door>,
@@ -39,7 +39,7 @@ pub struct BondListener {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
-    /// The key that it has proved.
+    /// The key that the peer has proved.
     pub key: PublicKey,
 }
 
@@ -72,10 +72,10 @@ impl BondListener {
     }
 
     /// Waits for the next stream that any peer opens, as a TCP listener waits for connections.
-    /// Cancel safe: a future that is dropped has taken none.
+    /// Cancel safe: a future that is dropped has taken no stream.
     ///
     /// # Errors
-    /// [`AcceptError::GivesConnections`], as the inner error, where
+    /// [`AcceptError::GivesConnections`], as the inner error, if
     /// [`BondListener::accept_connection`] was called first.
     pub async fn accept(&self) -> io::Result<(BondStream, PeerInfo)> {
         loop {
@@ -83,7 +83,7 @@ impl BondListener {
             let mut incoming = incoming.ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, AcceptError::GivesConnections)
             })?;
-            // The peer may have reset it meanwhile.
+            // The peer may have reset the stream meanwhile.
             if incoming.stream.accept(Bytes::new()).is_ok() {
                 let key = incoming.peer;
                 return Ok((incoming.stream, PeerInfo { key }));
@@ -91,27 +91,27 @@ impl BondListener {
         }
     }
 
-    /// Waits for the next peer that connects: its streams are accepted, and streams to it opened,
-    /// on the connection. A listener gives either connections or streams: the first call of this
-    /// or of [`BondListener::accept`] decides, and peers that came before that are not lost.
-    /// Cancel safe: a future that is dropped has taken none.
+    /// Waits for the next peer that connects. Its streams are accepted, and streams to it opened,
+    /// on the connection. A listener returns either connections or streams: the first call of this
+    /// or of [`BondListener::accept`] decides, and peers that came before are not lost. Cancel
+    /// safe: a future that is dropped has taken no connection.
     ///
     /// # Errors
-    /// [`AcceptError::GivesStreams`] where [`BondListener::accept`] was called first.
+    /// [`AcceptError::GivesStreams`] if [`BondListener::accept`] was called first.
     pub async fn accept_connection(&self) -> Result<Connection, AcceptError> {
         let arrived = self.gateway.accept_session().await;
         let arrived = arrived.ok_or(AcceptError::GivesStreams)?;
         Ok(Connection::of_listener(arrived.session, arrived.peer))
     }
 
-    /// Opens a stream to the peer with this key, which has to be connected; it gets it from
-    /// [`Connection::accept`](crate::Connection::accept), once it asks.
+    /// Opens a stream to the peer with this key, which has to be connected. The peer gets the
+    /// stream from [`Connection::accept`](crate::Connection::accept).
     pub fn open(&self, peer: &PublicKey) -> Result<BondStream, OpenToClientError> {
         self.open_with(peer, Bytes::new())
     }
 
-    /// As [`BondListener::open`]; tells the peer what the stream is for: [`BondStream::opening`]
-    /// there. At most 1024 bytes.
+    /// As [`BondListener::open`]; also tells the peer the stream's purpose, [`BondStream::opening`]
+    /// at the peer. At most 1024 bytes.
     pub fn open_with(
         &self,
         peer: &PublicKey,
@@ -123,13 +123,13 @@ impl BondListener {
     /// Makes an invite: one peer may connect here with it, once, within `ttl`. Afterwards the peer
     /// is known by its key.
     ///
-    /// The invite carries the address that is listened on; if that is every address, then all of
-    /// this machine's that are not loopback.
+    /// The invite contains the listening address. If that is unspecified, it contains all addresses
+    /// of this machine except loopback.
     pub fn invite(&self, ttl: Duration) -> Result<Invite, ListenError> {
         self.invite_to(self.advertised.clone(), ttl)
     }
 
-    /// As [`BondListener::invite`], with the addresses under which others reach this host; 1 to
+    /// As [`BondListener::invite`], with the addresses under which other hosts reach this one; 1 to
     /// 16.
     pub fn invite_to(
         &self,
@@ -142,12 +142,12 @@ impl BondListener {
         Ok(invite)
     }
 
-    /// Lets the peer with this key in without an invite, for as long as this listener lives.
+    /// Admits the peer with this key without an invite, for as long as this listener lives.
     pub fn allow(&self, key: PublicKey) {
         self.door.allow(key);
     }
 
-    /// Lets the peer with this key in no more, and ends its connections; returns true if it was
+    /// Stops admitting the peer with this key, and ends its connections; returns true if it was
     /// known.
     pub fn revoke(&self, key: PublicKey) -> Result<bool, StoreError> {
         let known = self.door.revoke(key)?;
@@ -160,24 +160,23 @@ impl BondListener {
         self.key
     }
 
-    /// Returns the address that is listened on, with the port that the system has chosen for
-    /// port 0.
+    /// Returns the listening address, with the port that the system has chosen for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the addresses of this host that an invite carries.
+    /// Returns the addresses of this host that an invite contains.
     pub fn advertised(&self) -> &[HostPort] {
         &self.advertised
     }
 
-    /// Returns what was counted when peers came.
+    /// Returns the counters of arriving peers.
     pub fn counters(&self) -> GatewayCounters {
         self.gateway.counters()
     }
 
-    /// Stops listening and ends every connection in order: waits until everything that was written
-    /// has arrived, at most for `patience`.
+    /// Stops listening and ends every connection in order: waits until all written data has
+    /// arrived, at most for `patience`.
     pub async fn close(self, patience: Duration) {
         self.gateway.close(patience).await;
     }
@@ -219,7 +218,7 @@ async fn own_addresses(listening: SocketAddr) -> Result<Vec<HostPort>, ListenErr
     let addresses = ips
         .into_iter()
         .map(|ip| SocketAddr::new(ip, listening.port()));
-    // A port that is listened on is never 0.
+    // The port of a listener is never 0.
     Ok(addresses
         .filter_map(|address| HostPort::try_from(address).ok())
         .collect())

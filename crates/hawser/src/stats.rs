@@ -13,27 +13,27 @@ use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
 pub struct ConnectionStats {
     /// Links that the connection uses or has used, by number.
     pub paths: Vec<PathStats>,
-    /// Channels, by number; an association stands there once for each of its paths.
+    /// Channels, by number; an association is listed once for each of its paths.
     pub channels: Vec<ChannelStats>,
     /// Streams, by number: the latest 1024 of those that are open.
     pub streams: Vec<StreamStats>,
     /// Number of streams that are open.
     pub open_streams: usize,
-    /// Transport of what this side sends in bulk.
+    /// Transport of bulk data that this side sends.
     pub transport: Transport,
     /// Bytes of all streams that were written and not sent yet.
     pub unsent: ByteCount,
     /// Bytes sent that the peer has not acknowledged.
     pub unacknowledged: ByteCount,
-    /// Bytes sent again because a channel failed them.
+    /// Bytes sent again because a channel failed.
     pub sent_again: ByteCount,
-    /// Bytes sent a second time, over another channel, ahead of need.
+    /// Bytes sent a second time over another channel as a precaution.
     pub duplicated: ByteCount,
     /// Datagrams sent.
     pub datagrams_sent: u64,
-    /// Datagrams that came.
+    /// Datagrams received.
     pub datagrams_received: u64,
-    /// Datagrams that came or were to be sent and got no further.
+    /// Datagrams that were received or queued for sending, and then dropped.
     pub datagrams_dropped: u64,
     /// Channels that were lost since the connection began.
     pub channels_lost: u64,
@@ -45,11 +45,11 @@ pub struct ConnectionStats {
 pub struct PathStats {
     /// Number of the link, as the connecting side has it.
     pub link: LinkIndex,
-    /// Name of the interface; `None` at the side that listens, which sees the peer's links only.
+    /// Name of the interface; `None` at the listening side, which sees the peer's links only.
     pub name: Option<String>,
     /// Address of this side.
     pub local: Option<IpAddr>,
-    /// Address of the peer that the link's channels go to; `None` at the side that listens.
+    /// Address of the peer that the link's channels use; `None` at the listening side.
     pub remote: Option<SocketAddr>,
     /// Number of channels that are open.
     pub channels: usize,
@@ -59,11 +59,11 @@ pub struct PathStats {
     pub rate: Rate,
     /// Bytes of chunks that the peer has not acknowledged.
     pub in_flight: ByteCount,
-    /// Bytes of records sent, headers, tags and repetitions included.
+    /// Bytes of records sent, including headers, tags and retransmissions.
     pub sent: ByteCount,
     /// Bytes of records received, likewise.
     pub received: ByteCount,
-    /// Every channel is silent where an answer was due: what is in flight goes over others too.
+    /// Every channel lacks a due answer: data in flight is also sent over other links.
     pub suspect: bool,
 }
 
@@ -85,13 +85,13 @@ pub struct ChannelStats {
     pub congestion_window: ByteCount,
     /// Bytes of chunks that the peer has not acknowledged.
     pub in_flight: ByteCount,
-    /// Bytes of chunks sent, those sent again included.
+    /// Bytes of chunks sent, including those sent again.
     pub sent: ByteCount,
-    /// Bytes of chunks received, duplicates included.
+    /// Bytes of chunks received, including duplicates.
     pub received: ByteCount,
-    /// Packets that the transport has sent again.
+    /// Packets that the transport has retransmitted.
     pub retransmissions: u64,
-    /// Silent where an answer was due.
+    /// The channel lacks a due answer.
     pub suspect: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct ChannelStats {
 pub struct StreamStats {
     /// Number of the stream.
     pub id: StreamId,
-    /// What it was opened with, by whichever side.
+    /// The opening that the opening side has sent.
     pub opening: Bytes,
     /// Bytes that were given to channels.
     pub sent: ByteCount,
@@ -111,7 +111,7 @@ pub struct StreamStats {
     pub received: ByteCount,
     /// Bytes that can be read.
     pub readable: ByteCount,
-    /// Time since it was opened.
+    /// Time since the stream was opened.
     pub age: Duration,
 }
 
@@ -122,7 +122,7 @@ impl ConnectionStats {
         links: &[LinkStatus],
     ) -> Self {
         let counters = &session.counters;
-        // What came before the client named its link is booked on none.
+        // Bytes that arrived before the client named the link are counted for no link.
         let known = session.links.iter().map(|link| link.link);
         let known = known.filter(|link| link.value() != 0);
         let used = session.channels.iter().map(|channel| channel.link);

@@ -22,7 +22,7 @@ async fn give_up<T>(work: impl Future<Output = T>) -> Option<T> {
         .ok()
 }
 
-/// What programs move between tasks can be moved: the listing in `api.txt` does not see that.
+/// Programs move these types between tasks: the listing in `api.txt` does not show `Send`.
 #[test]
 fn every_type_is_send_and_sync() {
     fn moves<T: Send + Sync + Unpin + 'static>() {}

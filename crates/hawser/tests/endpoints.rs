@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// No step of a test takes this long unless it hangs.
+/// Limits a step of a test to 60 s; a longer one hangs.
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), work)
         .await
@@ -27,7 +27,7 @@ fn address_of(listener: &BondListener) -> PeerAddress {
     PeerAddress::new(listener.public_key(), listener.advertised().to_vec())
 }
 
-/// Answers every stream with what came, backwards.
+/// Answers every stream with its bytes in reverse.
 async fn turn_around(listener: &BondListener) -> std::io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept().await?;
@@ -124,7 +124,7 @@ async fn a_key_that_was_allowed_needs_no_invite_and_a_stranger_is_told_no() {
             ),
             "{refused:?}"
         );
-        // The stranger knows a moment before that is written down.
+        // The stranger notices a moment before the counter changes.
         while listener.counters().handshakes_failed != 1 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -141,7 +141,7 @@ async fn an_invite_is_for_one_peer() {
     let second = hurried.build().unwrap();
     served(&listener, async {
         first.connect(&invite).await.unwrap();
-        // The same one again does no harm.
+        // The same peer may use the invite again.
         first.connect(&invite).await.unwrap();
         let refused = second.connect(&invite).await;
         assert!(matches!(refused, Err(ConnectError::Open(_))), "{refused:?}");
@@ -170,12 +170,12 @@ async fn with_a_state_directory_both_ends_know_each_other_after_a_restart() {
     let known = client.known_peers().unwrap();
     assert_eq!(known.len(), 1);
     assert_eq!(known[0].key(), listener.public_key());
-    // The port is another one now.
+    // The listener has another port now.
     let peer = address_of(&listener);
     served(&listener, async {
         let connection = client.connect(&peer).await.unwrap();
         assert_eq!(ask(connection.open().await.unwrap(), "abc").await, "cba");
-        // Revoked, and invited anew.
+        // Revokes the client, and invites it again.
         assert!(listener.revoke(key).unwrap());
         assert!(client.connect(&peer).await.is_err());
         let again = listener.invite(HOUR).unwrap();
@@ -215,7 +215,7 @@ struct Tap {
     seen: std::sync::Arc<std::sync::Mutex<Vec<u8>>>,
 }
 
-/// Forwards connections to `to` and keeps what the connecting side says.
+/// Forwards connections to `to` and records the bytes of the connecting side.
 async fn tap(to: std::net::SocketAddr) -> Tap {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -268,8 +268,8 @@ async fn a_listener_opens_streams_to_its_peers_and_they_accept_them() {
     let invite = listener.invite(HOUR).unwrap();
     let client = Endpoint::new().unwrap();
     let key = client.public_key();
-    let nobody = listener.open(&key);
-    assert_eq!(nobody.unwrap_err(), OpenToClientError::NotConnected(key));
+    let refused = listener.open(&key);
+    assert_eq!(refused.unwrap_err(), OpenToClientError::NotConnected(key));
     in_time(async {
         let connection = client.connect(&invite).await.unwrap();
         let mut away = listener
@@ -331,7 +331,7 @@ async fn a_stream_that_the_connected_side_does_not_read_is_held_back_and_stops_n
     .await;
 }
 
-/// More than both ends hold for a stream that nobody reads.
+/// More than both ends buffer for a stream without a reader.
 const AMOUNT: usize = 40_000_000;
 
 #[tokio::test]
@@ -352,13 +352,13 @@ async fn an_association_carries_what_is_said_where_both_ends_want_one() {
             let mut carried = channels.filter(|it| it.transport == Transport::Association);
             carried.next()
         };
-        // The peer tells of its port first.
+        // The peer must first announce its port.
         while carried().is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let text = "over ".repeat(20_000);
         let expected: String = text.chars().rev().collect();
-        // Where the machine is busy, some of it may go over TCP.
+        // On a busy machine, some data may use TCP.
         let received = || carried().map_or(0, |it| it.received.as_u64());
         loop {
             let before = received();

@@ -1,4 +1,4 @@
-//! The examples at work over loopback.
+//! Runs the examples over loopback.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,7 +21,7 @@ mod echo_server;
 #[path = "../examples/echo_server_tcp.rs"]
 mod echo_server_tcp;
 
-/// Includes an example, whose `main` is for people.
+/// Includes an example. Its `main` is for users, and not run here.
 macro_rules! example {
     ($name:ident, $path:literal) => {
         #[allow(dead_code, unreachable_pub, reason = "main is for people")]
@@ -135,7 +135,7 @@ fn the_twins_differ_by_a_few_lines() {
     }
 }
 
-/// The lines of `text` that `other` does not have, or not as often.
+/// Returns the lines of `text` that `other` does not have, or not as often.
 fn lines_missing_in<'a>(other: &str, text: &'a str) -> Vec<&'a str> {
     let mut there = BTreeMap::new();
     for line in other.lines() {

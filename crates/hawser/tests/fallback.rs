@@ -15,7 +15,7 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
         .expect("it hangs")
 }
 
-/// An endpoint that gives up soon, for tests in which it has to.
+/// Returns an endpoint with a short timeout, for tests in which connecting fails.
 fn hurried() -> EndpointBuilder {
     Endpoint::builder().connect_timeout(Duration::from_secs(2))
 }
@@ -38,7 +38,7 @@ impl Service {
         }
     }
 
-    /// What a client hears, while the service runs.
+    /// Returns what a client receives while the service runs.
     async fn hear(
         &self,
         opening: impl Future<Output = Result<EitherStream, FallbackError>>,
@@ -67,7 +67,7 @@ impl Service {
     }
 }
 
-/// A TCP server that says `greeting` to everybody, and hangs up.
+/// Starts a TCP server that sends `greeting` to every client, and hangs up.
 async fn answering(greeting: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -88,7 +88,7 @@ async fn a_peer_that_lets_this_host_in_is_bonded_and_remembered() {
     let service = Service::start().await;
     let folder = tempfile::tempdir().unwrap();
     let client = || hurried().state_dir(folder.path()).build().unwrap();
-    // It has no need to hurry.
+    // The first endpoint has the default timeout.
     let first = Endpoint::builder()
         .state_dir(folder.path())
         .build()
@@ -96,7 +96,7 @@ async fn a_peer_that_lets_this_host_in_is_bonded_and_remembered() {
     service.listener.allow(first.public_key());
     let heard = service.hear(first.connect_or_tcp(&service.bonded, None, service.plain));
     assert_eq!(heard.await.unwrap(), "bonded");
-    // Somebody else has its address now: no fallback, no new key.
+    // Another host has the address now: no fallback, no new key.
     let Service {
         plain,
         bonded,
@@ -121,7 +121,7 @@ async fn a_peer_that_lets_this_host_in_is_bonded_and_remembered() {
         "{error:?}"
     );
     assert_eq!(listener.counters().sessions, 0);
-    // The client knows a moment before that is written down.
+    // The client notices a moment before the counter changes.
     let counted = async {
         while listener.counters().handshakes_failed == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -131,12 +131,12 @@ async fn a_peer_that_lets_this_host_in_is_bonded_and_remembered() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_plain_tcp_is_taken() {
+async fn without_a_listener_plain_tcp_is_taken() {
     let service = Service::start().await;
     let client = Endpoint::new().unwrap();
     let closed = ClosedPort::new();
-    let nobody = closed.address().to_string();
-    let heard = service.hear(client.connect_or_tcp(&nobody, None, service.plain));
+    let unused = closed.address().to_string();
+    let heard = service.hear(client.connect_or_tcp(&unused, None, service.plain));
     assert_eq!(heard.await.unwrap(), "plain");
 }
 
@@ -164,15 +164,15 @@ async fn a_peer_that_knows_hawser_and_not_this_host_is_an_error() {
     let opening = client.connect_or_tcp(&service.bonded, None, service.plain);
     let error = service.hear(opening).await.unwrap_err();
     assert!(matches!(error, FallbackError::Bonded(_)), "{error}");
-    // Only asking, and then connecting, made it as far as that.
-    // The client knows a moment before that is written down.
+    // Two handshakes failed: the probe, and then the connection. The client notices a moment before
+    // the counter changes.
     let counted = async {
         while service.listener.counters().handshakes_failed != 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     in_time(counted).await;
-    // It was not remembered: should it let this host in later, it is.
+    // The peer's key was not remembered: if the peer admits this host later, it is.
     service.listener.allow(client.public_key());
     let heard = service.hear(client.connect_or_tcp(&service.bonded, None, service.plain));
     assert_eq!(heard.await.unwrap(), "bonded");
@@ -183,8 +183,8 @@ async fn with_a_key_there_is_no_fallback() {
     let client = hurried().build().unwrap();
     let key = Endpoint::new().unwrap().public_key();
     let closed = ClosedPort::new();
-    let (nobody, plain) = (closed.address().to_string(), answering(b"plain").await);
-    let error = in_time(client.connect_or_tcp(&nobody, Some(key), plain)).await;
+    let (unused, plain) = (closed.address().to_string(), answering(b"plain").await);
+    let error = in_time(client.connect_or_tcp(&unused, Some(key), plain)).await;
     assert!(
         matches!(error, Err(FallbackError::KeyKnown { key: named, .. }) if named == key),
         "{error:?}"
@@ -203,7 +203,7 @@ async fn a_peer_that_enrolled_this_host_is_known_by_its_address() {
     let service = Service::start().await;
     let folder = tempfile::tempdir().unwrap();
     let client = hurried().state_dir(folder.path()).build().unwrap();
-    // Enrolled under an address where nobody is any more.
+    // Enrolled under an address without a listener now.
     let closed = ClosedPort::new();
     let gone = HostPort::try_from(closed.address()).unwrap();
     let there = HostPort::try_from(service.listener.local_addr()).unwrap();

@@ -56,7 +56,7 @@ async fn halves_move_to_tasks_of_their_own_and_join_again() {
         receive.read_exact(&mut seen).await.unwrap();
         let near = BondStream::rejoin(receive, writing.await.unwrap()).unwrap();
         assert_eq!(near.id(), id);
-        // As one it ends in order.
+        // The joined stream ends in order.
         drop(near);
         assert_eq!(rest_of(&mut far).await, b"");
         let other = pair.stream().await.0.into_split();
@@ -214,7 +214,7 @@ async fn datagrams_of_any_size_arrive_though_futures_are_dropped() {
             let got = loop {
                 near.send_datagram(vec![5; size].into()).unwrap();
                 let got = give_up(far.read_datagram()).await.map(Result::unwrap);
-                // Others are earlier ones that were sent again.
+                // Other datagrams are earlier ones that were sent again.
                 if let Some(got) = got.filter(|got| got.len() == size) {
                     break got;
                 }

@@ -1,4 +1,4 @@
-//! Which file an item that a path names is defined in.
+//! Finds the file that defines the item of a path.
 
 use std::collections::BTreeSet;
 

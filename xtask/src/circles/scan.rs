@@ -1,7 +1,7 @@
-//! What one file of Rust source declares, imports and names.
+//! The declarations, imports and names of one file of Rust source.
 //!
-//! A scan of tokens, since what matters here (items at the top of a module, `use` trees and paths)
-//! is told apart by a handful of words. A parser would not see into macros' arguments.
+//! Scans tokens, because a few keywords identify the relevant parts (items at the top of a module,
+//! `use` trees and paths). A parser would not see into macros' arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What `cargo xtask dist` was told.
+//! Options of `cargo xtask dist`.
 
 use std::path::PathBuf;
 

@@ -104,7 +104,7 @@ fn links_with(flag: &str, work: &Path) -> bool {
     compiler.wait().is_ok_and(|status| status.success())
 }
 
-/// LLD keeps one copy of functions with equal code whose addresses nobody compares.
+/// LLD keeps one copy of functions with equal code whose addresses are never compared.
 const FOLD: &str = "-Clink-arg=-Wl,--icf=safe";
 
 fn objcopy(what: &str) -> Command {

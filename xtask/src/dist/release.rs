@@ -1,4 +1,4 @@
-//! What is packed: its version and its time.
+//! Version and time of a package.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The files of an installation, below the prefix that they are installed to.
+//! The files of an installation, below its prefix.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

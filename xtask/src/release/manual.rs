@@ -1,4 +1,4 @@
-//! What a Debian package has to have in it.
+//! Mandatory contents of a Debian package.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the sources say of their version.
+//! Mentions of the version in the sources.
 
 use std::fs;
 use std::path::Path;

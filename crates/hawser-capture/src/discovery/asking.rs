@@ -1,4 +1,4 @@
-//! What single sockets say, and what they are answered.
+//! Announcements of single sockets, and the answers.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -13,8 +13,8 @@ use crate::maps::take;
 use crate::tables::LearntRow;
 use crate::{CaptureError, sys};
 
-/// What single sockets say, and what they are answered. Its clones are one; they do nothing once
-/// the [`Discovery`](crate::Discovery) that it is of is gone.
+/// Announces on single sockets, and returns the answers. Clones share their state; they do nothing
+/// once their [`Discovery`](crate::Discovery) is dropped.
 #[derive(Clone)]
 pub struct Asking(Arc<Mutex<Tables>>);
 
@@ -31,8 +31,8 @@ impl Asking {
         }))))
     }
 
-    /// Sets what the next SYN of a socket says, whatever its destination; to be called before it
-    /// connects. The option may still be left out, as on links where it is avoided.
+    /// Sets what the next SYN of a socket announces, whatever its destination. Call it before the
+    /// socket connects. The option may still be left out, as on links where it is avoided.
     pub fn announce_on(
         &self,
         socket: impl AsFd,
@@ -43,13 +43,13 @@ impl Asking {
         Ok(self.lock().sockets.insert(cookie, number, 0)?)
     }
 
-    /// Returns what came of the option of a connected socket that was to have one. `None`, without
-    /// waiting, where it had none, or it is not known, and the second time.
+    /// Returns the outcome for a connected socket that was to announce. `None`, without waiting, if
+    /// it had no option, if the outcome is unknown, and the second time.
     pub fn learnt_on(&self, socket: impl AsFd) -> Option<Learnt> {
         let cookie = cookie(socket).ok()?;
         let mut tables = self.lock();
         let row = tables.answers.get(&cookie, 0).ok()?;
-        // The oldest make room by themselves.
+        // The oldest entries are evicted automatically.
         let _ = tables.answers.remove(&cookie);
         Learnt::new(&row)
     }

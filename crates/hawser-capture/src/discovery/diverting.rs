@@ -1,4 +1,4 @@
-//! SYNs that are given to Hawser's own listeners.
+//! Diversion of SYNs to Hawser's own listeners.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +16,12 @@ use crate::maps::{program, replace, take};
 use crate::tables::{self, OwnRow};
 use crate::{CaptureError, sys};
 
-/// The tables of what is diverted.
+/// The tables and attachments of the diversion.
 pub(super) struct Diverting {
     own: HashMap<MapData, OwnRow, u32>,
     listeners: SockMap<MapData>,
     listening: HashMap<MapData, u64, u32>,
-    /// By interface.
+    /// Attachments by interface.
     attached: BTreeMap<String, SchedClassifierLinkId>,
 }
 
@@ -68,7 +68,7 @@ impl Diverting {
         };
         let socket = bind(address).map_err(failed)?;
         let cookie = sys::socket_cookie(&socket).map_err(failed)?;
-        // As it begins to listen, the program has it answer options.
+        // When the socket begins to listen, the program has it answer options.
         self.listening.insert(cookie, 1, 0)?;
         socket.listen(BACKLOG).map_err(failed)?;
         self.listeners.set(address.is_ipv6().into(), &socket, 0)?;
@@ -106,11 +106,11 @@ impl Diverting {
         interface: &str,
     ) -> Result<(), CaptureError> {
         self.stop_on(programs, interface)?;
-        // It may be there already, also for others, and stays.
+        // The discipline may exist already, also for other programs, and stays.
         let _ = tc::qdisc_add_clsact(interface);
         match tc::qdisc_detach_program(interface, TcAttachType::Ingress, DIVERT) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(%error, interface, "what an earlier run has left may be there");
+                tracing::debug!(%error, interface, "can't remove leftovers of an earlier run");
             }
             _ => {}
         }
@@ -136,14 +136,14 @@ fn loaded(programs: &mut Ebpf) -> Result<&mut SchedClassifier, CaptureError> {
     Ok(divert)
 }
 
-/// Nobody elsewhere reaches a loopback address, and what is given to the listener need not be for
-/// the address that it has.
+/// Binds a listener to a loopback address, which other hosts can't reach. Connections that are
+/// given to the listener need not be for that address.
 fn bind(address: IpAddr) -> io::Result<Socket> {
     let at = SocketAddr::new(address, 0);
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // Where the machine translates addresses at all, the kernel takes a packet away from a socket
-    // whose addresses are not the packet's, but not from a transparent one.
+    // If the machine translates addresses at all, the kernel takes a packet away from a socket with
+    // other addresses than the packet's, but not from a transparent socket.
     match address {
         IpAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
         IpAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
@@ -152,9 +152,9 @@ fn bind(address: IpAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Of the program; it tells what an earlier run has left on an interface.
+/// Name of the program, which identifies the leftovers of an earlier run on an interface.
 const DIVERT: &str = "hawser_divert";
-/// Half of what the table holds, since new ones come before others go.
+/// Half of the table's room, since new addresses are added before old ones are removed.
 const MAX_OWN: usize = 2048;
 /// Connections that wait to be accepted; the kernel may allow fewer.
 const BACKLOG: i32 = 1024;

@@ -8,45 +8,45 @@ use crate::ring::Rows;
 use crate::sys::{self, Ring};
 use crate::tables::{self, LearntRow};
 
-/// Stream of what handshakes have shown, in order.
+/// Stream of handshake results, in order.
 #[derive(Debug)]
 pub struct Discoveries {
     rows: Rows,
 }
 
-/// What a handshake has shown of a destination to which this host announced itself.
+/// The result of a handshake with a destination to which this host announced itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Learnt {
     /// The destination.
     pub to: SocketAddr,
     /// Link to which the socket was bound.
     pub link: Option<LinkIndex>,
-    /// When the kernel knew it, by [`kernel_time`].
+    /// Time at which the kernel knew the result, by [`kernel_time`].
     pub at: Instant,
-    /// What came of it.
+    /// Fate of the option.
     pub outcome: Outcome,
 }
 
-/// Returns the present time by the clock of [`Learnt::at`] (`CLOCK_BOOTTIME`). It goes on while
-/// this machine is suspended, as the server does.
+/// Returns the present time by the clock of [`Learnt::at`] (`CLOCK_BOOTTIME`). Like the server's
+/// clock, it continues while this machine is suspended.
 pub fn kernel_time() -> Instant {
     Instant::from_nanos(sys::boot_nanos())
 }
 
-/// What came of an option in a SYN.
+/// Fate of an option in a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The SYN-ACK has the answer.
     Answered(SynOption),
-    /// The SYN-ACK has no option: the server cannot bond, or a middlebox took the option out.
+    /// The SYN-ACK has no option: the server cannot bond, or a middlebox removed the option.
     Plain,
-    /// The SYN-ACK has an option that answers another SYN, or is the SYN's own: a middlebox sent it
-    /// back.
+    /// The SYN-ACK has an option that answers another SYN, or has the SYN's own option, which a
+    /// middlebox sent back.
     Echoed,
     /// The SYN-ACK has an option that cannot be read.
     Unreadable(SynOptionError),
-    /// Nothing came in time, and the SYN went again, without the option. It may have been lost, or
-    /// dropped for the option, or nobody is there. What answers either SYN follows.
+    /// No answer in time: the SYN was repeated without the option. It was lost, dropped for the
+    /// option, or the destination does not exist. The answer to either SYN follows.
     Repeated,
     /// The SYN with the option went unanswered, and a later one without it was answered: the first
     /// was dropped for its option, or lost.
@@ -58,15 +58,15 @@ impl Discoveries {
         Rows::watch(ring).map(|rows| Self { rows })
     }
 
-    /// Waits for the next. It is cancel-safe.
+    /// Waits for the next result. It is cancel-safe.
     pub async fn next(&mut self) -> io::Result<Learnt> {
         self.rows.next(Learnt::read).await
     }
 }
 
 impl Learnt {
-    /// Returns what this says of the destination, without the way there. Without an answer it is
-    /// not known whether the destination can bond.
+    /// Returns what this reveals about the destination, apart from the path. Without an answer it
+    /// is unknown whether the destination can bond.
     pub fn heard(&self) -> Heard {
         Heard {
             to: self.to,
@@ -81,7 +81,7 @@ impl Learnt {
         Self::new(&tables::read(bytes)?)
     }
 
-    /// Returns what a row says; `None` if no program writes such a row.
+    /// Converts a row; `None` if no program writes such a row.
     pub(super) fn new(row: &LearntRow) -> Option<Self> {
         let attempt = &row.attempt;
         let syn = SynOption::find(&attempt.question).ok()??;
@@ -89,7 +89,7 @@ impl Learnt {
         let outcome = match row.kind {
             tables::LEARNT_REPEATED => Outcome::Repeated,
             tables::LEARNT_ANSWERED => match Outcome::of(&syn, options) {
-                // This SYN-ACK answers the second SYN, which asked nothing.
+                // This SYN-ACK answers the second SYN, which had no option.
                 Outcome::Plain if attempt.repeated != 0 => Outcome::AnsweredWithout,
                 outcome => outcome,
             },
@@ -164,7 +164,7 @@ mod tests {
         assert!(matches!(late, Some(Outcome::Answered(_))), "{late:?}");
     }
 
-    /// Not a test where it is not told how far the clock is ahead: as after a suspend of that time.
+    /// Does nothing unless a variable tells the clock's offset: as after a suspend of that time.
     #[test]
     fn the_clock_counts_suspends() {
         if let Ok(ahead) = std::env::var(AHEAD) {

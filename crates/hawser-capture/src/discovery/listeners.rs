@@ -1,8 +1,8 @@
-//! Listeners that are older than the programs: their callbacks are switched on from outside.
+//! Switches on the callbacks of listeners that are older than the programs.
 //!
-//! A program that the kernel runs once for each TCP socket does for them what `handshake` does at
-//! `listen`. It is so short that it is written in the kernel's instructions, since it needs a
-//! number that only the running kernel tells: that of the type of its iterators.
+//! A program that the kernel runs once for each TCP socket does for these listeners what
+//! `handshake` does at `listen`. It is short, and written in the kernel's instructions, since it
+//! needs a number that only the running kernel knows: the type of its iterators.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,8 +14,8 @@ use crate::CaptureError;
 use crate::sys::{self, Instruction};
 
 /// Switches on the callbacks of the listeners in the caller's network namespace whose ports are
-/// keys of the table `fronted`. Needs Linux 6.12 with type information; before that the kernel runs
-/// the program and refuses the change, which is an error here, too.
+/// keys of the table `fronted`. Needs Linux 6.12 with type information. Older kernels run the
+/// program and refuse the change, which is an error here, too.
 pub(super) fn switch_on(fronted: BorrowedFd<'_>) -> Result<(), CaptureError> {
     switch(fronted, WRITE_HDR_OPT)
 }
@@ -29,7 +29,7 @@ fn switch(fronted: BorrowedFd<'_>, callback: i32) -> Result<(), CaptureError> {
     sys::for_each_tcp_socket(&program, function).map_err(|error| {
         match error.kind() {
             io::ErrorKind::PermissionDenied => CaptureError::NotPermitted(error),
-            // The program's own answer.
+            // The program itself returns this error.
             io::ErrorKind::WouldBlock => {
                 CaptureError::NoIterator("it refuses to change a listener's callbacks".to_owned())
             }
@@ -38,8 +38,8 @@ fn switch(fronted: BorrowedFd<'_>, callback: i32) -> Result<(), CaptureError> {
     })
 }
 
-/// The program, with the table's descriptor and the callback to switch on. Where it returns 1, the
-/// kernel ends the iteration, and whoever reads the iterator gets EAGAIN.
+/// Returns the program, with the table's descriptor and the callback to switch on. When it returns
+/// 1, the kernel ends the iteration, and reading the iterator fails with EAGAIN.
 ///
 /// ```c
 /// struct sock_common *sk = ctx->sk_common;
@@ -151,8 +151,8 @@ mod tests {
     use crate::discovery::{Bonds, FrontedPort};
     use crate::{Discovery, RunGroup};
 
-    /// Programs that front a listener which is older than they are; `None` where the machine
-    /// forbids them, which is reported.
+    /// Programs that front a listener older than themselves; `None`, with a report, where the
+    /// machine forbids them.
     fn fronting(test: &str) -> Option<(Discovery, RunGroup, TcpListener)> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = FrontedPort {
@@ -190,6 +190,6 @@ mod tests {
         );
     }
 
-    /// No kernel knows it.
+    /// A callback that no kernel knows.
     const NO_CALLBACK: i32 = 1 << 30;
 }

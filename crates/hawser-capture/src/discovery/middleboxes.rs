@@ -7,19 +7,19 @@ use ipnet::IpNet;
 
 use super::{Learnt, Outcome};
 
-/// Where the option does not get through: middleboxes drop SYNs that have it, take it out, or send
-/// it back. It is remembered by link and destination, for ten minutes first, and for twice as long
-/// each further time, up to a day.
+/// Places where the option does not get through, because middleboxes drop SYNs that have it, remove
+/// it, or send it back. Each place is remembered by link and destination: for ten minutes at first,
+/// and twice as long each further time, up to a day.
 ///
-/// A SYN that had to be repeated counts once the one without the option was answered: a destination
-/// that answers neither is not there. The first may as well have been lost, which costs no more
-/// than the option for a time. After destinations of three networks (IPv4 /16, IPv6 /32) in a row
-/// on a link, without one that answered a SYN with the option, the link is at fault, and no
-/// destination is asked over it until such an answer or the end of that time. A link that has let
-/// the option through within an hour is not at fault, whatever destinations do.
+/// A SYN that had to be repeated counts once the one without the option is answered: a destination
+/// that answers neither does not exist. The first SYN may also have been lost; the only cost is to
+/// avoid the option for a time. If destinations of three networks (IPv4 /16, IPv6 /32) in a row on
+/// a link answer only without the option, the link is at fault: no destination is asked over it
+/// until one answers a SYN with the option or that time ends. A link that has let the option
+/// through within an hour is not at fault, whatever destinations do.
 ///
-/// Destinations near a link (private addresses, ULA and link-local ones) say nothing of it: a SYN
-/// to a router or printer, or through a VPN, does not pass what is behind.
+/// Destinations near a link (private addresses, ULA and link-local ones) prove nothing about it: a
+/// SYN to a router or printer, or through a VPN, does not pass the network behind the link.
 ///
 /// An answer without the option is no fault, unless the destination has shown over another link
 /// that it can bond.
@@ -31,23 +31,23 @@ pub struct Middleboxes {
     bonding: BTreeMap<SocketAddr, Instant>,
 }
 
-/// Where there is to be no option, and for how long from now.
+/// A place where the option is avoided, and for how long from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avoidance {
     /// The link; `None` for sockets that are bound to none.
     pub link: Option<LinkIndex>,
     /// The destination; `None` for all.
     pub to: Option<IpAddr>,
-    /// How long; zero where it is to be avoided no more.
+    /// Time for which the option is avoided; zero ends the avoidance.
     pub span: Duration,
 }
 
-/// What a link has let through.
+/// The option's success on a link.
 #[derive(Debug, Default)]
 struct Passage {
     /// When a destination has last answered a SYN that had the option.
     passed: Option<Instant>,
-    /// Networks of destinations that answered without the option alone, since then.
+    /// Networks of destinations that answered only without the option, since then.
     in_a_row: BTreeSet<IpNet>,
 }
 
@@ -57,14 +57,14 @@ type Place = (Option<LinkIndex>, Option<IpAddr>);
 struct Fault {
     until: Instant,
     span: Duration,
-    /// Something that is no answer came back, so it was not a loss.
+    /// A SYN-ACK without a valid answer came back, so the SYN was not lost.
     is_certain: bool,
 }
 
 impl Middleboxes {
-    /// Tells whether handshakes over these links say nothing of a destination: something on the way
-    /// alters the option, or all of them are at fault. A single SYN that was repeated may have been
-    /// lost, and does not count.
+    /// Tells whether handshakes over these links reveal nothing about a destination, because a
+    /// middlebox alters the option or all of the links are at fault. A single repeated SYN may have
+    /// been lost, and does not count.
     pub fn is_silent(
         &self,
         now: Instant,
@@ -80,8 +80,7 @@ impl Middleboxes {
             })
     }
 
-    /// Returns where there is to be no option at this time, the destinations with it and the time
-    /// that is left.
+    /// Returns the places where the option is avoided at this time, each with the remaining time.
     pub fn avoided(&self, now: Instant) -> Vec<Avoidance> {
         let lasting = self.faults.iter().filter(|(_, fault)| now < fault.until);
         let avoidance = |(&(link, to), fault): (&Place, &Fault)| Avoidance {
@@ -92,7 +91,7 @@ impl Middleboxes {
         lasting.map(avoidance).collect()
     }
 
-    /// Takes what a handshake has shown; returns what is to be avoided from now on, or no more.
+    /// Takes in the result of a handshake; returns the places to avoid from now on, or no more.
     pub fn handle_learnt(&mut self, now: Instant, learnt: &Learnt) -> Vec<Avoidance> {
         let place = (learnt.link, Some(learnt.to.ip()));
         match learnt.outcome {
@@ -106,20 +105,20 @@ impl Middleboxes {
             }
             Outcome::Plain => self.let_through(now, place),
             Outcome::Echoed | Outcome::Unreadable(_) => self.on_fault(now, place, true),
-            // Whether anybody is there is not known yet.
+            // It is not known yet whether the destination exists.
             Outcome::Repeated => Vec::new(),
             Outcome::AnsweredWithout => self.on_answered_without(now, place, learnt.to.ip()),
         }
     }
 
-    /// Forgets what was learnt over a link whose network has changed. The kernel's program has to
-    /// be told as well: [`crate::Discovery::forget_link`].
+    /// Forgets everything about a link whose network has changed. The kernel's program must be told
+    /// as well: [`crate::Discovery::forget_link`].
     pub fn forget_link(&mut self, link: Option<LinkIndex>) {
         self.faults.retain(|(of, _), _| *of != link);
         self.links.remove(&link);
     }
 
-    /// The option has come through: neither the destination nor the link is at fault.
+    /// Records that the option has come through: neither the destination nor the link is at fault.
     fn let_through(&mut self, now: Instant, place: Place) -> Vec<Avoidance> {
         let (link, to) = place;
         let mut over = vec![place];
@@ -178,15 +177,15 @@ impl Middleboxes {
 }
 
 impl Passage {
-    /// Whether the option gets through, so that destinations which do not answer it are at fault
-    /// themselves.
+    /// Tells whether the option gets through, so that destinations which do not answer it are at
+    /// fault themselves.
     fn has_passed(&self, now: Instant) -> bool {
         self.passed
             .is_some_and(|passed| now.since(passed) < PASSAGE)
     }
 }
 
-/// The network of an address, as wide as providers get them: who has many addresses has few.
+/// Returns an address's network, in the size that providers get, so that one owner has few.
 fn network_of(address: IpAddr) -> IpNet {
     let address = address.to_canonical();
     let length = if address.is_ipv4() { 16 } else { 32 };
@@ -207,7 +206,7 @@ const FIRST_SPAN: Duration = Duration::from_secs(10 * 60);
 const MAX_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Networks in a row after which their link is at fault.
 const LINK_AT_FAULT: usize = 3;
-/// For so long after it has let an option through a link is not at fault.
+/// Time after a success during which a link is not at fault.
 const PASSAGE: Duration = Duration::from_secs(60 * 60);
 const MAX_ENTRIES: usize = 1024;
 const MAX_LINKS: usize = 64;
@@ -244,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Each in a network of its own.
+    /// Returns an address in a network of its own.
     fn ip(host: u8) -> IpAddr {
         IpAddr::from([198, host, 0, 1])
     }
@@ -329,7 +328,7 @@ mod tests {
         }
         assert!(boxes.may_ask(at(59), WEST, ip(200)));
         assert!(!boxes.is_silent(at(59), WEST, ip(200)));
-        // An hour later it may be otherwise, and one answer shows that it is not.
+        // An hour later the link may be at fault, and one answer shows that it is not.
         for host in [101, 102] {
             boxes.handle_learnt(at(60), &learnt(WEST, host, Outcome::AnsweredWithout));
         }
@@ -340,7 +339,7 @@ mod tests {
             boxes.handle_learnt(at(120), &learnt(WEST, host, Outcome::AnsweredWithout));
         }
         assert!(!boxes.may_ask(at(120), WEST, ip(200)));
-        // Of what was before nothing counts in another network.
+        // Earlier results do not count in another network.
         boxes.handle_learnt(at(121), &learnt(WEST, 9, Outcome::Plain));
         boxes.forget_link(WEST);
         for host in [107, 108, 109] {
@@ -356,7 +355,7 @@ mod tests {
             boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
         }
         assert!(!boxes.may_ask(at(0), WEST, ip(9)));
-        // Of a SYN that left before.
+        // The result of a SYN that left before.
         let found = boxes.handle_learnt(at(0), &learnt(WEST, 8, Outcome::Plain));
         let places = found.iter().map(|it| (it.to, it.span));
         assert!(places.eq([(None, Duration::ZERO)]), "{found:?}");

@@ -1,18 +1,18 @@
-//! What SYNs and SYN-ACKs say.
+//! Contents of SYN and SYN-ACK options.
 
 use hawser_wire::{KeyHint, Offer, OfferForm, SynOption, SynOptionBytes};
 
 use crate::CaptureError;
 use crate::tables::{self, FrontedRow, OFFERS};
 
-/// What a SYN says.
+/// The meaning of a SYN's option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// Bonding is there. The connection itself is an ordinary one.
+    /// This host can bond. The connection itself is an ordinary one.
     There,
     /// This connection wants to be bonded.
     Bond,
-    /// The same in the paper's form, which always means that.
+    /// The same in the paper's form, which always asks for a bond.
     ///
     /// Source: BATCP §3.1.
     BondAsInPaper,
@@ -27,15 +27,15 @@ pub struct FrontedPort {
     pub interfaces: u8,
     /// Hint at the key that clients will meet.
     pub key_hint: KeyHint,
-    /// What becomes of SYNs that want their connection bonded.
+    /// Treatment of SYNs that want their connection bonded.
     pub bonds: Bonds,
 }
 
-/// What becomes of SYNs that want their connection bonded.
+/// Treatment of SYNs that want their connection bonded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bonds {
-    /// They go to the service as all others do. The answer says that bonding is there; in the
-    /// paper's form there is none.
+    /// They go to the service like all others. The answer says that bonding is possible; in the
+    /// paper's form there is no answer.
     Refused,
     /// The listener on the port is Hawser's own.
     Here,
@@ -65,7 +65,7 @@ impl Announcement {
 
 impl FrontedPort {
     pub(super) fn row(&self) -> Result<FrontedRow, CaptureError> {
-        // The program puts in the SYN's number and flag.
+        // The kernel's program fills in the SYN's number and flag.
         let answer = option(
             OfferForm::Binary,
             false,

@@ -33,7 +33,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct Request {
     /// Secret of the daemon.
     pub token: [u8; TOKEN_LENGTH],
-    /// Cookie of the socket, unique until the next boot; 0 where it is about no socket.
+    /// Cookie of the socket, unique until the next boot; 0 if the request concerns no socket.
     pub cookie: u64,
     /// The question.
     pub operation: Operation,
@@ -47,9 +47,9 @@ pub enum Operation {
     Connect(SocketAddr),
     /// The socket is connected to the daemon: what is the original destination?
     Peer,
-    /// Which address of the daemon's answers for this name server?
+    /// Which address of the daemon answers for this name server?
     StubOf(SocketAddr),
-    /// For which name server does this address of the daemon's answer?
+    /// For which name server does this address of the daemon answer?
     ServerAt(SocketAddr),
     /// May a datagram go to this address?
     Datagram(SocketAddr),
@@ -58,13 +58,13 @@ pub enum Operation {
 /// An answer to the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// As the program asked.
+    /// Do as the program asked.
     Leave,
     /// Connect to the daemon.
     Redirect,
-    /// It is this address.
+    /// The requested address.
     Address(SocketAddr),
-    /// It may not go there.
+    /// The program may not connect or send there.
     Refuse,
 }
 
@@ -293,7 +293,7 @@ mod tests {
                 }
             }
         }
-        assert!(good >= 5, "the corpus is gone, or none of it is a request");
+        assert!(good >= 5, "the corpus is gone, or contains no request");
     }
 
     proptest! {

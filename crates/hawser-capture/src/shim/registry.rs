@@ -91,7 +91,7 @@ impl Registry {
         match cookie_of(peer, local) {
             Ok(cookie) => self.take_cookie(cookie?, Instant::now()),
             Err(error) => {
-                tracing::debug!(%peer, %error, "who has connected can't be found out");
+                tracing::debug!(%peer, %error, "can't find the cookie of a connection");
                 None
             }
         }

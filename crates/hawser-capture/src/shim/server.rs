@@ -17,7 +17,7 @@ use super::message::{Answer, Operation, REQUEST_LENGTH, Request, TOKEN_LENGTH};
 use super::registry::Registry;
 use crate::process::Process;
 
-/// Decision whether to take a connection, and who answers what name servers are asked.
+/// Decides whether to take a connection, and which address answers for a name server.
 pub trait Admit: Send + Sync + 'static {
     /// Tells whether the daemon takes the connection of `process` to `destination`. The program
     /// waits meanwhile.
@@ -30,10 +30,10 @@ pub trait Admit: Send + Sync + 'static {
     /// Tells whether `process` may send datagrams to `destination`.
     fn admits_datagrams(&self, destination: SocketAddr, process: &Process) -> bool;
 
-    /// The loopback address that answers for the name server `server`, if there is one.
+    /// Returns the loopback address that answers for the name server `server`, if there is one.
     fn stub_of(&self, server: SocketAddr) -> Option<SocketAddr>;
 
-    /// The name server for which the loopback address `stub` answers.
+    /// Returns the name server for which the loopback address `stub` answers.
     fn server_at(&self, stub: SocketAddr) -> Option<SocketAddr>;
 }
 
@@ -116,7 +116,7 @@ async fn serve<A: Admit>(listener: UnixListener, context: Arc<Context<A>>) {
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot hear of a program's connections");
+                tracing::warn!(%error, "cannot accept requests of programs");
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
         }
@@ -135,7 +135,7 @@ impl<A: Admit> Context<A> {
             }
             Ok(_) => return Err(io::ErrorKind::PermissionDenied.into()),
             Err(fault) => {
-                tracing::debug!(%fault, "a program's announcement is refused");
+                tracing::debug!(%fault, "refusing a malformed request of a program");
                 return Err(io::ErrorKind::InvalidData.into());
             }
         };

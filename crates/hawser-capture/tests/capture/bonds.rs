@@ -29,7 +29,7 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
             assert_eq!(far.local_addr().unwrap().port(), PORT);
             exchange(near, far);
         }
-        // What only says that bonding is there, and what comes by another way, is the service's.
+        // SYNs that only announce bonding, and SYNs over another link, go to the service.
         for (says, link) in [
             (Announcement::There, "west"),
             (Announcement::Bond, "east"),
@@ -42,7 +42,7 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
         }
     }
     assert_eq!(server.counts().unwrap().diverted, 4);
-    // Without Hawser's listener, too, although another program has its port by now.
+    // The same without Hawser's listener, although another program has its port by now.
     let at = hawser[0].local_addr().unwrap();
     drop(hawser);
     let other = meeting
@@ -90,7 +90,7 @@ fn a_socket_knows_at_once_what_it_was_answered() {
         learnt.outcome == Outcome::Plain
     });
     drop(accepted(&service));
-    // Nor is anything kept for sockets that were not to say it themselves.
+    // Nothing is stored either for sockets that were not to announce by themselves.
     let everywhere = Some(Announcement::There);
     meeting.client.set_everywhere(everywhere).unwrap();
     let stream = TcpStream::connect(servers()[0]).unwrap();
@@ -136,10 +136,10 @@ fn filters_of_a_run_that_was_killed_are_taken_away_and_those_of_others_stay() {
             String::from_utf8(ran.stdout).unwrap()
         };
         tc("qdisc add dev west clsact");
-        // It lets everything pass.
+        // This filter lets everything pass.
         tc("filter add dev west ingress bpf bytecode 1,6_0_0_0,");
         server.divert_by_filter_on("west").unwrap();
-        // As where the daemon was killed.
+        // As after a kill of the daemon.
         std::mem::forget(server);
         let mut later = crate::meeting::started().unwrap();
         later.divert_by_filter_on("west").unwrap();
@@ -232,7 +232,7 @@ fn where_addresses_are_translated_bonds_are_given_all_the_same() {
     let Some(mut meeting) = Meeting::new(test) else {
         return;
     };
-    // The rule is for another port. That there is one is enough to have the kernel look.
+    // The rule is for another port. Its existence is enough to make the kernel translate.
     let rules = "table inet translation { chain to { type nat hook prerouting priority dstnat; \
                  tcp dport 9999 redirect to :9998; }; }";
     if let Err(reason) = meeting.ground.at_server(move || nft(rules)) {
@@ -302,14 +302,14 @@ fn with_syn_cookies_no_bond_is_promised() {
             matches!(outcome, Outcome::Answered(it) if !it.bond),
             "{outcome:?}"
         );
-        // The service has sent no cookie itself, and takes none.
+        // The service has sent no cookie itself, and accepts none.
         let ended = connected.and_then(|()| TcpStream::from(socket).read(&mut [0; 8]));
         let reset = std::io::ErrorKind::ConnectionReset;
         assert_eq!(ended.map_err(|error| error.kind()), Err(reset));
     }
 }
 
-/// Where a rule leads connections to the fronted port.
+/// The port to which a rule redirects connections to the fronted port.
 const ELSEWHERE: u16 = 8443;
 const CARRIED: usize = 1 << 18;
 

@@ -77,7 +77,7 @@ fn in_the_papers_form_the_option_is_six_digits() {
     }
 }
 
-/// Compares with what another program reads, where there is one.
+/// Compares with the result of tshark, if that is installed.
 fn assert_read_by_tshark(segments: &[Segment]) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     // The file's header: version 2.4, frames of 64 KiB at most, Ethernet.
@@ -134,7 +134,7 @@ fn a_connection_that_wants_a_bond_hears_whether_it_can_have_one() {
             }
         }
         meeting.wire.segments(PORT);
-        // What a socket says counts once, and not for others.
+        // An announcement on a socket counts once, and not for other sockets.
         assert_eq!(meeting.connect(to)[0].option(), None);
         // With its port free, the server is gone as well.
         drop((server, listener));
@@ -146,7 +146,7 @@ fn hosts_without_it_notice_nothing() {
     let Some(mut meeting) = Meeting::new("discovery::hosts_without_it_notice_nothing") else {
         return;
     };
-    // A client without it, at a server that has it.
+    // A client without Hawser, at a server that has it.
     let (server, listener) = meeting.fronted(Bonds::Here);
     for to in servers() {
         let segments = meeting.connect(to);
@@ -156,7 +156,7 @@ fn hosts_without_it_notice_nothing() {
     let counts = server.counts().unwrap();
     assert_eq!((counts.answered, counts.unanswered), (0, 2));
     drop((server, listener));
-    // A client with it, at a server without.
+    // A client with Hawser, at a server without.
     let _listener = meeting.legacy();
     meeting
         .client
@@ -283,7 +283,7 @@ fn with_syn_cookies_the_answer_is_the_same() {
         return;
     };
     meeting.ground.at_server(|| {
-        // Always, and not only when the queue is full.
+        // SYN cookies always, and not only when the queue is full.
         std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
     });
     let (_server, listener) = meeting.fronted(Bonds::Here);
@@ -316,7 +316,7 @@ fn beside_mptcp_it_goes_where_there_is_room() {
     };
     let says = Some(Announcement::There);
     meeting.client.set_everywhere(says).unwrap();
-    // At a service that knows no MPTCP there is room in both.
+    // At a service without MPTCP there is room in both.
     let (server, listener) = meeting.fronted(Bonds::Refused);
     let Some(outcome) = connect(&mut meeting) else {
         return hawser_skip::skip(&format!("capture::{test}"), "no MPTCP here");
@@ -351,6 +351,6 @@ fn captured_connections_are_announced_by_the_link_that_they_are_bound_to() {
     }
     assert_eq!(captured.open().len(), 2);
     puppet.ask("drop");
-    // Its own callbacks are still there.
+    // The capture's own callbacks are still there.
     eventually("their ends are seen", || captured.open().is_empty());
 }

@@ -8,7 +8,7 @@ use hawser_types::ByteCount;
 use crate::ground::*;
 use crate::stage::*;
 
-/// The events of a stage's connections, and what they are read with.
+/// Returns a runtime, and the events of a stage's connections.
 fn followed(stage: &mut Stage) -> (tokio::runtime::Runtime, Events) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -206,7 +206,7 @@ fn load_is_charged_and_given_back() {
     };
     let to = stage.to4();
     let [mut west, east] = [entry("west"), entry("east")];
-    // It is three times as fast and gets three of four.
+    // The link `west` is three times as fast and gets three of four connections.
     west.down = hawser_types::Rate::from_bits_per_second(300_000_000);
     stage.capture.set_links(&[west, east]).unwrap();
     assert_eq!(stage.links("tcp", &to), [1, 1, 1, 2, 1, 1, 1, 2]);
@@ -216,7 +216,7 @@ fn load_is_charged_and_given_back() {
         .map(|(_, load)| (load.connections, load.down.as_u64()))
         .collect();
     assert_eq!(loads, [(6, 6_000_000), (2, 2_000_000)]);
-    // Load of other connections counts, too.
+    // The load of other connections counts, too.
     let other = hawser_sched::connection::Load {
         connections: 1,
         down: ByteCount::new(50_000_000),

@@ -73,7 +73,7 @@ impl Ground {
         self.ip(&format!("addr add fd99:{number}::1/64 dev {name} nodad"));
     }
 
-    /// Puts a machine into a link that alters what passes it.
+    /// Puts a machine into a link that alters the passing segments.
     pub(crate) fn relay(&self, name: &str, altered: Altered) -> Relay {
         let number = LINKS.iter().position(|it| *it == name).unwrap() + 1;
         ip(&format!("link del {name}"));
@@ -85,7 +85,7 @@ impl Ground {
         machine.ip(&format!(
             "link add far type veth peer name {name} netns {server}"
         ));
-        // It has no address, not even one that it makes.
+        // The machine has no address, not even an automatic one.
         for end in ["near", "far"] {
             machine.ip(&format!("link set {end} addrgenmode none"));
             machine.ip(&format!("link set {end} up"));
@@ -309,9 +309,9 @@ pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Binds a socket once its port is free: a program that another test starts has all descriptors
-/// until it runs, also those that were closed here. Programs in the kernel last as long as one of
-/// theirs.
+/// Binds a socket once its port is free. A program that another test starts holds all descriptors
+/// until it runs, including those that were closed here. Programs in the kernel live as long as one
+/// of their descriptors.
 pub(crate) fn when_free<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> T {
     let mut bound = None;
     eventually("the port is free", || match bind() {

@@ -26,7 +26,7 @@ fn what_is_held_goes_by_this_process_or_nowhere() {
     let (to4, to6) = (stage.to4(), stage.to6());
     let held = [&to4, &to6].map(|to| to.parse().unwrap());
     stage.capture.set_peers(&[held[0]], &held).unwrap();
-    // Whatever routes say.
+    // Routes make no difference.
     let near = ["10.99.9.0/24".parse().unwrap()];
     stage.capture.set_local_prefixes(&near).unwrap();
     for kind in ["tcp", "mapped"] {
@@ -44,7 +44,7 @@ fn what_is_held_goes_by_this_process_or_nowhere() {
         assert!(answer.starts_with("error 1 "), "{refused}: {answer}");
     }
     assert_eq!(stage.capture.counts().unwrap().refused, 4);
-    // Other ports, and the user's own word.
+    // Other ports, and the user's rule for direct connections, are not affected.
     let other = format!("{SERVER4}:{}", stage.port() ^ 1);
     stage.puppet.ask(&format!("udp {other}"));
     let direct = Action {
@@ -60,7 +60,7 @@ fn what_is_held_goes_by_this_process_or_nowhere() {
     stage.capture.set_rules(&rules).unwrap();
     stage.capture.set_local_prefixes(&[]).unwrap();
     assert_eq!(stage.links("tcp", &to4), [1, 2]);
-    // Port 0 is all of them.
+    // Port 0 stands for all ports.
     stage.capture.set_rules(&RuleSet::default()).unwrap();
     let all = SocketAddr::new(held[0].ip(), 0);
     stage.capture.set_peers(&[], &[all]).unwrap();
@@ -92,12 +92,12 @@ fn datagrams_to_what_is_held_go_nowhere_by_sockets_that_hawser_has_bound() {
             let answer = stage.puppet.tell(&format!("{way} {held}"));
             assert!(answer.starts_with("error 1 "), "{way} {held}: {answer}");
         }
-        // It is as it was.
+        // The connection continues unchanged.
         assert_eq!(stage.puppet.ask("peer"), to);
         assert_eq!(stage.capture.open().pop().unwrap().link, link);
         stage.puppet.ask(&format!("last-sends {to}"));
         stage.puppet.ask(&format!("again {to}"));
-        // The program's own binding is its own affair.
+        // A socket that the program has bound itself is exempt.
         stage.puppet.ask(&format!("udp-from {own} {held}"));
         stage.puppet.ask(&format!("last-sends {held}"));
         stage.puppet.ask("drop");
@@ -129,7 +129,7 @@ fn what_is_always_near_is_not_held_whatever_is_asked() {
     let here = UdpSocket::bind("127.0.0.1:0").unwrap();
     let here = here.local_addr().unwrap();
     let held = [here, SocketAddr::new("127.0.0.1".parse().unwrap(), 0)];
-    // A route may be more particular.
+    // A route may be more specific.
     let near = ["127.0.0.1/32".parse().unwrap()];
     for prefixes in [&near[..], &[]] {
         stage.capture.set_local_prefixes(prefixes).unwrap();
@@ -157,7 +157,7 @@ fn peers_without_end_leave_room_for_what_is_held() {
     let too_many: Vec<SocketAddr> = (0..=MAX_PEERS as u32).map(peer).collect();
     let error = stage.capture.set_peers(&[], &too_many).unwrap_err();
     assert!(error.to_string().contains("4097 destinations"), "{error}");
-    // What was in force stays.
+    // The earlier set stays in force.
     let answer = stage.puppet.tell(&format!("udp {held}"));
     assert!(answer.starts_with("error 1 "), "{answer}");
 }

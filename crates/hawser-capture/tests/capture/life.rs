@@ -26,7 +26,7 @@ fn a_killed_holder_leaves_nothing_behind() {
         [1; 4]
     );
     captured.ask("write still-open");
-    // Connections of others stay.
+    // The connections of other processes stay.
     assert_eq!(stage.links("tcp", &to), [1, 2]);
 }
 
@@ -59,8 +59,12 @@ fn a_process_that_changes_its_group_takes_its_sockets_along() {
     stage
         .puppet
         .ask(&format!("join {}", other.path().display()));
-    assert_eq!(stage.links("tcp", &to), [1; 4], "it is captured no more");
-    assert_eq!(stage.capture.open().len(), 2, "what it had stays counted");
+    assert_eq!(stage.links("tcp", &to), [1; 4], "it is no longer captured");
+    assert_eq!(
+        stage.capture.open().len(),
+        2,
+        "its earlier connections stay counted"
+    );
     stage.puppet.ask("drop");
     eventually("it ends", || stage.capture.open().is_empty());
     stage
@@ -92,7 +96,7 @@ fn a_group_goes_while_what_ran_in_it_is_ending() {
     for puppet in &mut ending {
         puppet.child.kill().unwrap();
     }
-    // They are not reaped: some are unlisted, and still there.
+    // The children are not reaped: some are unlisted, and still there.
     let path = group.path().to_owned();
     drop(group);
     assert!(!path.exists());

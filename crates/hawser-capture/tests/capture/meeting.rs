@@ -18,7 +18,7 @@ use crate::ground::*;
 pub(crate) const PORT: u16 = 443;
 pub(crate) const HINT: KeyHint = KeyHint(*b"key-hint");
 
-/// Two hosts, the programs of this one, and what passes its interfaces.
+/// Two hosts, the programs of this one, and the packets on its interfaces.
 pub(crate) struct Meeting {
     pub(crate) ground: Ground,
     pub(crate) client: Discovery,
@@ -88,8 +88,8 @@ impl Meeting {
         })
     }
 
-    /// Starts the programs at the server, its service, and Hawser's listeners of each family, to
-    /// which connections over the link `west` go that want a bond.
+    /// Starts the programs at the server, its service, and Hawser's listeners of each family, which
+    /// receive connections over the link `west` that want a bond.
     pub(crate) fn diverted(&self) -> (Discovery, TcpListener, Vec<TcpListener>) {
         let (mut server, service) = self.fronted(Bonds::Diverted);
         self.ground.at_server(move || {
@@ -108,7 +108,7 @@ impl Meeting {
             .at_server(|| when_free(|| TcpListener::bind(("::", PORT))))
     }
 
-    /// Connects, ends the connection by a reset, and returns what has passed.
+    /// Connects, ends the connection by a reset, and returns the segments.
     pub(crate) fn connect(&self, to: SocketAddr) -> Vec<Segment> {
         self.wire.segments(PORT);
         let stream = TcpStream::connect(to).unwrap();
@@ -131,7 +131,7 @@ impl Meeting {
         self.runtime.block_on(next).unwrap().unwrap()
     }
 
-    /// Connects over a link with this in the SYN; returns the connection and what came of it.
+    /// Connects over a link with this announcement; returns the connection and the outcome.
     pub(crate) fn connect_saying(
         &mut self,
         says: Announcement,

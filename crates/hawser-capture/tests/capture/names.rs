@@ -31,7 +31,7 @@ fn name_servers_seem_to_answer_where_the_daemon_does() {
     else {
         return;
     };
-    // One that nobody reaches, one on a link, one on this machine, and one by IPv6.
+    // A server without an answer, one on a link, one on this machine, and one by IPv6.
     let servers = ["203.0.113.53", "10.99.1.1", "127.0.0.53", "fd99::53"];
     let servers = servers.map(|server| server.parse::<IpAddr>().unwrap());
     let ports = servers.map(|server| match server {
@@ -56,8 +56,11 @@ fn name_servers_seem_to_answer_where_the_daemon_does() {
     }
     let again = format!("ask-in-turn {}:53 {}:53", servers[0], servers[1]);
     assert_eq!(stage.puppet.ask(&again), "question question");
-    assert!(stage.capture.open().is_empty(), "none is placed on a link");
-    // Others are asked as before, and so are all of them afterwards.
+    assert!(
+        stage.capture.open().is_empty(),
+        "no connection is placed on a link"
+    );
+    // Queries to other servers are unchanged, and later those to all servers.
     let refused = format!("error {}", libc::ECONNREFUSED);
     let is_refused = |answer: String| assert!(answer.starts_with(&refused), "{answer}");
     is_refused(stage.puppet.tell("ask-tcp 127.0.0.54:53"));

@@ -33,7 +33,7 @@ fn a_port_that_the_server_still_knows_from_before_is_asked_again() {
         meeting.wire.segments(PORT);
         let there = Some(Announcement::There);
         meeting.client.set_everywhere(there).unwrap();
-        // Before what the server has seen, so it may be a late copy.
+        // The number is before those that the server has seen, so the SYN may be a late copy.
         drop(beginning_at(1 << 20, port, to));
         drop(listener.accept().unwrap());
         let segments = meeting.wire.segments(PORT);
@@ -58,7 +58,7 @@ fn a_server_that_knows_the_port_from_before_and_says_so_late_is_asked_again() {
     };
     let there = Some(Announcement::There);
     meeting.client.set_everywhere(there).unwrap();
-    // The server does not forward, so nobody answers but by hand.
+    // The server does not forward, so only the answer by hand arrives.
     let to = SocketAddr::new("10.99.77.2".parse().unwrap(), PORT);
     let hand = meeting.ground.at_server(|| ByHand::new().unwrap());
     let mut syns = Vec::new();
@@ -66,7 +66,7 @@ fn a_server_that_knows_the_port_from_before_and_says_so_late_is_asked_again() {
         meeting.wire.segments(PORT);
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
-        assert!(socket.connect(&to.into()).is_err(), "it is under way");
+        assert!(socket.connect(&to.into()).is_err(), "it is in progress");
         let is_syn = |it: &Segment| it.to == to && it.has(Flag::Syn);
         let syn = meeting.wire.wait_for(PATIENCE, is_syn).unwrap();
         // The timer is set to one second. A machine that is busy may be late.
@@ -88,7 +88,7 @@ fn a_server_that_knows_the_port_from_before_and_says_so_late_is_asked_again() {
     assert!(syns.iter().all(|it| it.option().is_some()), "{syns:?}");
 }
 
-/// Connects from this port, with this as the first sequence number, once the port is free here.
+/// Connects from `port`, with `number` as the first sequence number, once the port is free here.
 fn beginning_at(number: libc::c_int, port: u16, to: SocketAddr) -> TcpStream {
     let mut begun = None;
     eventually("the port is free", || {
@@ -119,5 +119,5 @@ fn try_beginning_at(number: libc::c_int, port: u16, to: SocketAddr) -> io::Resul
     Ok(socket.into())
 }
 
-/// The queue of what is sent, of a socket that is set up by hand (`linux/tcp.h`).
+/// The queue of sent data, of a socket that is set up by hand (`linux/tcp.h`).
 const SEND_QUEUE: libc::c_int = 2;

@@ -25,7 +25,7 @@ fn connections_of_both_families_take_turns() {
     stage.capture.set_links(&entries()).unwrap();
     assert_eq!(stage.links("tcp", &to4), [1, 2]);
     drop(stage.capture);
-    // A program that another test starts has all descriptors until it runs, the capture's too.
+    // A program that another test starts holds all descriptors until it runs, the capture's too.
     let puppet = &mut stage.puppet;
     eventually("nothing places connections any more", || {
         [(); 2].map(|()| link_of(puppet.connect("tcp", &to4))) == [1, 1]
@@ -114,8 +114,8 @@ fn a_socket_may_connect_again() {
     };
     let to = stage.to4();
     // No server listens there: the first try fails over one link, the second takes the other.
-    let nobody = format!("tcp {SERVER4}:1");
-    let answer = stage.puppet.tell(&nobody);
+    let closed = format!("tcp {SERVER4}:1");
+    let answer = stage.puppet.tell(&closed);
     assert!(answer.starts_with("error 111"), "{answer}");
     assert_eq!(link_of(stage.puppet.connect("again", &to)), 2);
     // A datagram socket with an address keeps it.
@@ -125,7 +125,7 @@ fn a_socket_may_connect_again() {
     assert_eq!(stage.capture.open().len(), 2);
     // A program without privileges cannot have its socket unbound, and keeps the link.
     stage.puppet.ask("user 65534");
-    let answer = stage.puppet.tell(&nobody);
+    let answer = stage.puppet.tell(&closed);
     assert!(answer.starts_with("error 111"), "{answer}");
     assert_eq!(link_of(stage.puppet.connect("again", &to)), 2);
 }
@@ -151,7 +151,7 @@ fn with_a_mark_what_is_direct_has_it_and_what_is_for_the_gateway_is_left_alone()
     let answer = stage.puppet.tell(&format!("tcp {SERVER4}:1"));
     assert!(answer.starts_with("error 111"), "{answer}");
     assert_eq!(stage.puppet.ask("mark"), "72");
-    // Now it is for a gateway, which nobody turns it to.
+    // Now it is for a gateway, but no redirect address leads there.
     settings.unruled = Unruled::Bonded;
     stage.capture.set_settings(&settings).unwrap();
     for kind in ["again", "tcp", "udp"] {

@@ -156,7 +156,7 @@ fn domain(to: &str) -> io::Result<Domain> {
     parse(to).map(Domain::for_address)
 }
 
-/// Asks without a connection; returns the answer, and twice who seems to have given it.
+/// Asks without a connection; returns the answer, and twice its apparent sender.
 fn ask(socket: Socket, to: SocketAddr) -> io::Result<String> {
     socket.set_read_timeout(Some(crate::ground::PATIENCE))?;
     let socket = UdpSocket::from(socket);
@@ -168,7 +168,7 @@ fn ask(socket: Socket, to: SocketAddr) -> io::Result<String> {
     Ok(format!("{answer} {from} {from}"))
 }
 
-/// Likewise an IPv4 server by an IPv6 socket.
+/// Asks an IPv4 server over an IPv6 socket.
 fn ask_mapped(to: SocketAddr) -> io::Result<String> {
     let SocketAddr::V4(to) = to else {
         return Err(io::Error::other("not IPv4"));
@@ -177,7 +177,7 @@ fn ask_mapped(to: SocketAddr) -> io::Result<String> {
     ask(Socket::new(Domain::IPV6, Type::DGRAM, None)?, to)
 }
 
-/// Asks by a connection; returns the answer, who seems to have given it, and the peer.
+/// Asks over a connection; returns the answer, its apparent sender, and the peer.
 fn ask_connected(kind: Type, to: SocketAddr, mark: u32) -> io::Result<String> {
     let socket = Socket::new(Domain::for_address(to), kind, None)?;
     socket.set_mark(mark)?;
@@ -190,7 +190,7 @@ fn ask_connected(kind: Type, to: SocketAddr, mark: u32) -> io::Result<String> {
     let answer = unsafe { &*(&raw const bytes[..length] as *const [u8]) };
     let answer = String::from_utf8_lossy(answer);
     let peer = address(&socket.peer_addr()?);
-    // TCP does not tell with each piece.
+    // TCP does not report the sender of each piece.
     let from = from.as_socket().map_or(peer.clone(), |_| address(&from));
     Ok(format!("{answer} {from} {peer}"))
 }

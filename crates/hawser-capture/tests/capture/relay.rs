@@ -11,24 +11,24 @@ use hawser_skip::namespace::{Neighbour, within};
 use hawser_skip::wire::{Flag, Segment};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Passes frames on between its interfaces `near` and `far`, altered, for as long as this lives.
+/// Forwards frames between its interfaces `near` and `far`, altered, for as long as this lives.
 pub(crate) struct Relay {
     ends: Arc<AtomicBool>,
     directions: Vec<JoinHandle<()>>,
     _machine: Neighbour,
 }
 
-/// What is done to the segments of TCP.
+/// The alterations of TCP segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Altered {
     /// Added to the sequence numbers of the near host, and of the far one.
     pub(crate) shift: [u32; 2],
-    /// Most bytes in a segment.
+    /// Maximum number of bytes in a segment.
     pub(crate) most: usize,
 }
 
 impl Relay {
-    /// Begins, in a machine that has both interfaces.
+    /// Starts the relay in a machine that has both interfaces.
     pub(crate) fn begin(machine: Neighbour, altered: Altered) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let [here, there] = altered.shift;
@@ -106,10 +106,10 @@ impl Altered {
     }
 }
 
-/// A socket for the frames that come by an interface, and for those that are to leave by it.
+/// Opens a socket for the frames that arrive at an interface, and those that leave by it.
 fn open(interface: &str) -> Socket {
     let all = u16::try_from(libc::ETH_P_ALL).unwrap().to_be();
-    // It hears nothing before it is bound.
+    // The socket receives nothing before it is bound.
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0))).unwrap();
     let name = std::ffi::CString::new(interface).unwrap();
     let ignores: libc::c_int = 1;
@@ -135,5 +135,5 @@ fn open(interface: &str) -> Socket {
     socket
 }
 
-/// How often it is looked whether the relay has ended, where nothing comes.
+/// Interval at which an idle relay checks whether it must end.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

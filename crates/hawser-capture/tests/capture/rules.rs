@@ -101,11 +101,7 @@ fn what_the_kernel_cannot_match_is_learnt() {
     rules.push(rule(executable, only_east));
     stage.capture.set_rules(&RuleSet::new(rules)).unwrap();
     stage.puppet.ask("name aghost");
-    assert_eq!(
-        stage.links("tcp", &to),
-        [1],
-        "nobody knows that pattern yet"
-    );
+    assert_eq!(stage.links("tcp", &to), [1], "the pattern is not known yet");
     let connection = stage.capture.open().pop().unwrap();
     assert!(stage.capture.learn(&connection).unwrap());
     assert!(!stage.capture.learn(&connection).unwrap(), "once is enough");
@@ -162,11 +158,11 @@ fn redirected_connections_show_where_they_wanted_to_go() {
         let other = SocketAddr::new(peer.ip(), 1);
         assert_eq!(origins.original_destination(other), None);
         stage.puppet.ask("drop");
-        // The other end is closed when no program that another test starts has it any more.
+        // The other end is closed when no program that another test starts holds it any more.
         eventually("it has ended", || origins.find(peer).is_none());
     }
     shows_its_mark(&mut stage, &here4, wanted4);
-    // Peers only, and rules first.
+    // Only peers are bonded, and rules have precedence.
     settings.unruled = Unruled::Peers;
     stage.capture.set_settings(&settings).unwrap();
     stage
@@ -269,7 +265,7 @@ fn what_rules_keep_to_links_or_off_some_is_not_redirected() {
     };
     obey(&mut stage, avoid);
     assert_eq!([(); 2].map(|()| place(&mut stage).link), [Some(east); 2]);
-    // Where no link is known, another program may know one.
+    // If no link is known here, another program may know one.
     obey(&mut stage, links(LinkChoice::Only(named("east"))));
     stage.capture.set_links(&[]).unwrap();
     assert!(place(&mut stage).redirected);

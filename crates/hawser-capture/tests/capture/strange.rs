@@ -20,7 +20,7 @@ fn an_option_that_cannot_be_read_leaves_a_connection_to_the_service() {
     let (server, service, _hawser) = meeting.diverted();
     let whole = |paper| question(paper, 42);
     let broken: Vec<Vec<u8>> = vec![
-        // Lengths that are none, too short, too long, and behind the end.
+        // Invalid lengths: zero, too short, too long, and beyond the end.
         vec![254, 0, 0, 0],
         vec![254, 1, 0, 0],
         vec![254, 2, 1, 1],
@@ -28,7 +28,7 @@ fn an_option_that_cannot_be_read_leaves_a_connection_to_the_service() {
         [&[254, 11], &whole(false)[2..], &[1, 1]].concat(),
         [&[254, 7], &whole(true)[2..7], &[1]].concat(),
         [&[254, 40], &whole(true)[2..]].concat(),
-        // Digits that are none, no interfaces, another version, other flags, another experiment.
+        // Invalid digits, no interfaces, another version, other flags, another experiment.
         b"\xfe\x0802004x".to_vec(),
         b"\xfe\x08\x00\x02\x00\x04\x02\x01".to_vec(),
         b"\xfe\x08000042".to_vec(),
@@ -149,7 +149,7 @@ fn beside_fast_open_it_goes_where_there_is_room() {
     assert_eq!((counts.0.no_room, counts.1.no_room), (1, 1));
 }
 
-/// A meeting whose client speaks by hand, with addresses that the server answers to.
+/// Returns a meeting whose client sends by hand, with addresses that the server answers.
 fn by_hand(test: &str) -> Option<(Meeting, ByHand)> {
     let meeting = Meeting::new(test)?;
     meeting.ground.ip("route add 198.18.0.0/15 via 10.99.1.2");
@@ -157,7 +157,7 @@ fn by_hand(test: &str) -> Option<(Meeting, ByHand)> {
     Some((meeting, ByHand::new().unwrap()))
 }
 
-/// For benchmarks (RFC 2544, RFC 5180), by family.
+/// Addresses for benchmarks (RFC 2544, RFC 5180), by family.
 fn strangers() -> [IpAddr; 2] {
     ["198.18.0.1", "2001:2::1"].map(|it| it.parse().unwrap())
 }
@@ -182,7 +182,7 @@ fn question(paper: bool, connection: u32) -> Vec<u8> {
     option.encode().unwrap().as_ref().to_vec()
 }
 
-/// Shows that a connection by hand is the listener's.
+/// Shows that a connection by hand belongs to the listener.
 fn talk(mut connection: Connection<'_>, listener: &TcpListener) {
     connection.say(b"question");
     let mut far = accepted(listener);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-/// Pauses between the associations that a client begins one after another, since networks that let
-/// no UDP pass mostly stay so.
+/// Pauses between consecutive associations of a client, because networks that block UDP usually
+/// keep doing so.
 #[derive(Debug)]
 pub struct AssociationBackOff {
     pause: Duration,
@@ -14,7 +14,7 @@ impl Default for AssociationBackOff {
 }
 
 impl AssociationBackOff {
-    /// The pause after an association that was begun `age` ago is over, or did not come about.
+    /// Returns the pause after an association that ended, or failed to open, `age` after its start.
     pub fn next_pause(&mut self, age: Duration) -> Duration {
         if age > LASTING {
             self.reset();
@@ -24,7 +24,7 @@ impl AssociationBackOff {
         pause
     }
 
-    /// Links or wishes have changed: the next attempt may well succeed.
+    /// Resets the pause: links or settings changed, so the next attempt may succeed.
     pub fn reset(&mut self) {
         self.pause = MIN_PAUSE;
     }
@@ -32,7 +32,7 @@ impl AssociationBackOff {
 
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// An association that stood for so long was no failure.
+/// An association that lasted this long was no failure.
 const LASTING: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

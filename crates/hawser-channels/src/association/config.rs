@@ -6,8 +6,8 @@ use hawser_wire::sctp::StreamNumber;
 
 /// Returns the configuration of an association that carries a channel of a session.
 ///
-/// `side`: the end that it is for. A client names its links to the gateway, which may see several
-/// of them behind one address.
+/// `side` is this end. A client names its links to the gateway, which may see several of them
+/// behind one address.
 pub fn association_config(session: &SessionConfig, side: Side) -> AssociationConfig {
     AssociationConfig {
         policy: session.scheduler,
@@ -20,8 +20,8 @@ pub fn association_config(session: &SessionConfig, side: Side) -> AssociationCon
     }
 }
 
-/// The same association when each of its packets travels in a sealed datagram: the seal does what a
-/// checksum would, says whose the packet is, and takes its part of every datagram.
+/// Returns the configuration of an association whose packets travel in sealed datagrams: the seal
+/// replaces the checksum, identifies the packet's session, and takes a part of every datagram.
 pub fn below_seal(config: AssociationConfig) -> AssociationConfig {
     AssociationConfig {
         checksum: Checksum::LowerLayer,
@@ -39,9 +39,9 @@ fn selection(paths: SctpPaths) -> Selection {
     }
 }
 
-/// A path may be so many times as slow as the fastest. Source: SCTP aggregation §3.2 (θ).
+/// Limit of a path's slowness relative to the fastest. Source: SCTP aggregation §3.2 (θ).
 const THETA: f64 = 4.0;
-/// More than a record has, whose chunk has 64 KiB at most.
+/// More than any record: a chunk in it has at most 64 KiB.
 const MAX_RECORD: ByteCount = ByteCount::new(256 * 1024);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The flows of a tunnel, from what both of its ends here have counted.
+//! Flows of a tunnel, merged from the counters of its sender and receiver at this end.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use hawser_session::{FlowEnds, PacketFlow, Side};
 use hawser_tunnel::packet::FlowKey;
 use hawser_types::Instant;
 
-/// Returns the flows that have moved something lately, at most `most` of them, the latest first,
-/// and how many there are; where there are more, those of the direction that has more. `sent` and
-/// `received`: by flows as they are in packets of this end and of the peer.
+/// Returns the flows that moved data lately, at most `most` of them, the latest first, and their
+/// total number; if there are more, those of the direction with more flows. The keys of `sent` and
+/// `received` are those of this end's packets and of the peer's.
 pub(super) fn list<'a>(
     now: Instant,
     side: Side,
@@ -27,7 +27,7 @@ pub(super) fn list<'a>(
     let sent = sent.into_iter().map(|it| (it, is_client));
     let received = received.into_iter().map(|it| (it, !is_client));
     let mut flows: BTreeMap<FlowEnds, (u8, FlowTally)> = BTreeMap::new();
-    // Those that were sent come first: their marking is the one that counts.
+    // Sent flows come first, because their marking counts.
     for ((key, tally), is_from_client) in sent.chain(received) {
         let known = flows.entry(ends(key, is_from_client));
         known
@@ -53,8 +53,8 @@ pub(super) fn list<'a>(
     (flows, count)
 }
 
-/// Those of the flows that have moved something lately, `most` of the latest, and how many there
-/// are: a flood of flows must not cost a look at each of them in a map.
+/// Returns the `most` latest flows that moved data lately, and their number: a flood of flows must
+/// not cost a map look-up for each of them.
 fn latest<'a>(
     now: Instant,
     flows: impl Iterator<Item = (&'a FlowKey, &'a FlowTally)>,
@@ -73,10 +73,10 @@ fn latest<'a>(
     (flows, count)
 }
 
-/// The ends of a flow: the packet's source is the client's end, or its destination.
+/// Returns the ends of a flow: the packet's source is the client's end, or else its destination.
 fn ends(key: &FlowKey, is_from_client: bool) -> FlowEnds {
     let ports = match key.protocol {
-        // What stands there in one direction says nothing of the other.
+        // The ports of one direction say nothing about the other.
         ESP | AH => (0, 0),
         _ => key.ports,
     };
@@ -93,8 +93,8 @@ fn ends(key: &FlowKey, is_from_client: bool) -> FlowEnds {
     }
 }
 
-/// A flow has no end of its own: it counts as over when it has rested for so long, as flows of
-/// datagrams do at a gateway.
+/// A flow has no explicit end: it counts as over when it was idle for this long, like flows of
+/// datagrams at a gateway.
 const LATELY: Duration = Duration::from_secs(150);
 const ESP: u8 = 50;
 const AH: u8 = 51;
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// The answers to a flow.
+    /// Returns the key of the packets in the other direction.
     fn back(key: FlowKey) -> FlowKey {
         FlowKey {
             source: key.destination,

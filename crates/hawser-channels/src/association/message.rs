@@ -1,4 +1,4 @@
-//! Records of a session as messages of an association, and back.
+//! Conversion between records of a session and messages of an association.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use hawser_session::Outgoing;
 use hawser_types::Instant;
 use hawser_wire::sctp::StreamNumber;
 
-/// The message that carries a record, and the stream that it goes on: one of `streams`.
+/// Returns the message that carries a record, and its stream: one of `streams`.
 ///
-/// Messages are unordered, since the session puts chunks in their place itself.
+/// Messages are unordered, because the session orders the chunks itself.
 ///
-/// `counts`: what is placed of chunks is counted for their streams.
+/// With `counts`, placed chunks are counted for their streams.
 pub(super) fn message_of(record: Outgoing, streams: u16, counts: bool) -> (StreamNumber, Message) {
     let stream = StreamNumber::new(record.sctp_stream(streams));
     let reliability = record.lifetime.map(Reliability::Lifetime);
@@ -29,7 +29,7 @@ pub(super) fn message_of(record: Outgoing, streams: u16, counts: bool) -> (Strea
     (stream, message)
 }
 
-/// The head and the payload of a record in one piece.
+/// Returns the head and the payload of a record in one piece.
 fn payload_of(record: Outgoing) -> Bytes {
     if record.payload.is_empty() {
         return record.head.freeze();
@@ -42,23 +42,23 @@ fn payload_of(record: Outgoing) -> Bytes {
     whole.freeze()
 }
 
-/// Bytes of the message that carries a record.
+/// Returns the length of the message that carries a record.
 pub(super) fn length(record: &Outgoing) -> usize {
     record.head.len() + record.payload.iter().map(Bytes::len).sum::<usize>()
 }
 
-/// The record that a message carries, copied if it came in several parts; `None` for part of a
-/// message, which a peer that follows the protocol never makes necessary: records are far smaller
-/// than what may wait for the end of a message.
+/// Returns the record in a message, copied if it arrived in several parts; `None` for part of a
+/// message. A peer that follows the protocol never causes the latter: records are far smaller than
+/// the limit of an incomplete message.
 pub fn record_of(received: &Received) -> Option<Bytes> {
     (received.end == End::Whole).then(|| received.payload())
 }
 
-/// Gives an association messages from the front of `messages` for as long as it has room. Those for
-/// which it has none stay.
+/// Passes messages from the front of `messages` to an association while it has room. The rest stays
+/// in the queue.
 ///
 /// # Errors
-/// As for [`Association::send`]; the message at fault is gone.
+/// As for [`Association::send`]; the faulty message is removed.
 pub fn send_waiting(
     now: Instant,
     association: &mut Association,

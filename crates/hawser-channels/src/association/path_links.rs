@@ -1,4 +1,4 @@
-//! Which link each path of an association goes over.
+//! The link of each path of an association.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,26 +9,26 @@ use hawser_types::LinkIndex;
 
 /// The client's links below the paths of a session's associations.
 ///
-/// A client knows them by what its sockets are bound to. A gateway knows them by the addresses that
-/// the client's TCP channels come from, and by what the client says of its paths.
+/// A client identifies them by the binding of its sockets. A gateway identifies them by the source
+/// addresses of the client's TCP channels, and by what the client reports about its paths.
 #[derive(Debug)]
 pub struct PathLinks {
     side: Side,
-    /// Links by addresses: of this end at the client, of the client at the gateway, which sees no
-    /// more of them.
+    /// Links by address: at the client, by its own addresses; at the gateway, by the client's
+    /// addresses.
     by_address: BTreeMap<IpAddr, LinkIndex>,
-    /// The client's links that TCP channels have come over.
+    /// The client's links from which TCP channels arrived.
     seen: BTreeSet<LinkIndex>,
-    /// This end's addresses of the paths, by links.
+    /// This end's address of the paths, by link.
     own_addresses: BTreeMap<LinkIndex, IpAddr>,
     /// This end's addresses of all paths that answer.
     in_use: BTreeSet<IpAddr>,
-    /// What associations were told of links does not hold any more.
+    /// Whether the announcements to associations are outdated.
     is_stale: bool,
 }
 
 impl PathLinks {
-    /// Nothing is known yet. `side`: this end.
+    /// Creates an empty table. `side` is this end.
     pub fn new(side: Side) -> Self {
         Self {
             side,
@@ -40,8 +40,8 @@ impl PathLinks {
         }
     }
 
-    /// A TCP channel goes over `link`; `address`: of the client's end, as this end sees it. Returns
-    /// true if that was not known.
+    /// Records that a TCP channel uses `link`; `address` is the client's end, as this end sees it.
+    /// Returns true if that was unknown.
     pub fn learn(&mut self, link: LinkIndex, address: Option<IpAddr>) -> bool {
         let mut is_new = self.seen.len() < MAX_LINKS && self.seen.insert(link);
         if let Some(address) = address
@@ -52,23 +52,23 @@ impl PathLinks {
         is_new
     }
 
-    /// What associations were told of links does not hold any more.
+    /// Marks the announcements to associations as outdated.
     pub fn mark_stale(&mut self) {
         self.is_stale = true;
     }
 
-    /// This end's address of the paths over a link.
+    /// Returns this end's address of the paths over a link.
     pub fn own_address(&self, link: LinkIndex) -> Option<IpAddr> {
         self.own_addresses.get(&link).copied()
     }
 
-    /// This end's addresses of all paths that answered when the association was last reported.
+    /// Returns this end's addresses of all paths that answered at the association's last report.
     pub fn in_use(&self) -> &BTreeSet<IpAddr> {
         &self.in_use
     }
 
-    /// The session's link of a link that policies know, [`LinkIndex::ALL`] where that is not known.
-    /// `paths`: those of the association.
+    /// Returns the session's link for a link of the policies, [`LinkIndex::ALL`] if it is unknown.
+    /// `paths` are those of the association.
     pub fn of_session(&self, paths: &[PathSnapshot], link: LinkIndex) -> LinkIndex {
         let path = paths.iter().find(|path| path.link == link);
         let link = match path {
@@ -78,7 +78,7 @@ impl PathLinks {
         link.unwrap_or(LinkIndex::ALL)
     }
 
-    /// The session's link of a link of which no path is left; `None` where that is not known.
+    /// Returns the session's link for a link without a path; `None` if it is unknown.
     fn without_path(&self, link: LinkIndex) -> Option<LinkIndex> {
         let is_known = match self.side {
             Side::Client => link != UNBOUND,
@@ -87,20 +87,20 @@ impl PathLinks {
         is_known.then_some(link)
     }
 
-    /// The announcements of all links for an association, if those before do not hold any more.
+    /// Returns the announcements of all links for an association, if the earlier ones are outdated.
     pub fn take_announcements(&mut self, session: &Session) -> Option<Vec<LinkInfo>> {
         std::mem::take(&mut self.is_stale).then(|| self.announcements(session))
     }
 
-    /// The link of a path; `None` where that is not known.
+    /// Returns the link of a path; `None` if it is unknown.
     pub(super) fn link(&self, path: &PathSnapshot) -> Option<LinkIndex> {
         let route = &path.route;
         match self.side {
             Side::Client if route.local.link != UNBOUND => Some(route.local.link),
             Side::Client => self.by_address.get(&route.local.address).copied(),
             Side::Gateway => {
-                // Two links may come from one address, behind one translator; and no more are
-                // believed to be there than have been seen.
+                // Two links may have one address, behind one translator; and a client's claim
+                // counts only for links from which TCP channels arrived.
                 let named = path.peer_link.filter(|link| self.seen.contains(link));
                 let address = route.remote.ip().to_canonical();
                 named.or_else(|| self.by_address.get(&address).copied())
@@ -108,13 +108,13 @@ impl PathLinks {
         }
     }
 
-    /// True if TCP channels may say more about the link of a path.
+    /// True if TCP channels may tell more about the link of a path.
     pub(super) fn is_unknown(&self, path: &PathSnapshot) -> bool {
         let is_new = |link| self.side == Side::Gateway && !self.seen.contains(&link);
         path.peer_link.is_some_and(is_new) || self.link(path).is_none()
     }
 
-    /// Takes in the paths that an association has now.
+    /// Sets the current paths of an association.
     pub(super) fn set_paths(&mut self, paths: &[PathSnapshot]) {
         let own_address = |path: &PathSnapshot| Some((self.link(path)?, path.route.local.address));
         self.own_addresses = paths.iter().filter_map(own_address).collect();
@@ -134,7 +134,7 @@ impl PathLinks {
                 let bound = rules
                     .keys()
                     .map(|link| announcement(PathSelector::Link(*link), *link));
-                // A socket is bound to no link where it leads nowhere but to this machine.
+                // A socket has no link if it reaches only this machine.
                 let by_address = self.by_address.iter();
                 let loopback = by_address.filter(|(address, _)| address.is_loopback());
                 let unbound =
@@ -153,9 +153,9 @@ impl PathLinks {
     }
 }
 
-/// The link of a socket that is bound to none.
+/// Link of an unbound socket.
 const UNBOUND: LinkIndex = LinkIndex::new(0);
-/// Links of a client that are remembered, and addresses of them.
+/// Limit of remembered links of a client, and of their addresses.
 const MAX_LINKS: usize = 64;
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ mod tests {
             ..path(4000, None)
         }]);
         assert!(links.in_use().is_empty());
-        // Whatever is known of the client's link.
+        // Regardless of the client's link.
         links.set_paths(&[path(4000, None)]);
         assert_eq!(links.in_use(), &BTreeSet::from([address]));
     }

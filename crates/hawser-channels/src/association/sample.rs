@@ -1,4 +1,4 @@
-//! What the session is told of an association and of the links below its paths.
+//! Report to the session about an association and the links below its paths.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 
 use super::PathLinks;
 
-/// The state of an association at one moment, taken without the session.
+/// State of an association at one moment, taken without access to the session.
 #[derive(Clone, Debug)]
 pub struct AssociationState {
     /// Paths that have answered at least once.
     paths: Vec<PathSnapshot>,
-    /// What was placed on links since the state before.
+    /// Data placed on links since the previous state.
     placed: Vec<Placed>,
     backlog: Backlog,
-    /// Bytes of messages that the association has not taken yet.
+    /// Bytes of messages that the association has not accepted yet.
     waiting: ByteCount,
-    /// Time since the peer last acknowledged anything, or since the association began.
+    /// Time since the peer's last acknowledgement, or since the association's start.
     since_ack: Duration,
-    /// No path carries what the peer waits for.
+    /// Whether no path carries the data that the peer waits for.
     is_stuck: bool,
 }
 
 impl AssociationState {
-    /// Takes the state of an association; what it has placed is in one state only, which must be
-    /// reported. `began`: the time at which the association became a channel; `waiting`: bytes of
-    /// messages that it has not taken yet.
+    /// Takes the state of an association. Placed data is in one state only, so each state must be
+    /// reported. `began` is the time when the association became a channel; `waiting` are bytes of
+    /// messages that it has not accepted yet.
     pub fn take(
         now: Instant,
         began: Instant,
@@ -53,7 +53,7 @@ impl AssociationState {
         backlog: Backlog,
         waiting: ByteCount,
     ) -> Self {
-        // A path that has never answered belongs to no link yet.
+        // A path that never answered has no link yet.
         paths.retain(|path| path.is_active || path.rtt.is_some());
         Self {
             paths,
@@ -65,13 +65,13 @@ impl AssociationState {
         }
     }
 
-    /// True if TCP channels may say more about the link of a path: the owner lets `links` learn
+    /// True if TCP channels may tell more about the link of a path: the owner then updates `links`
     /// before it reports.
     pub fn has_unknown_path(&self, links: &PathLinks) -> bool {
         self.paths.iter().any(|path| links.is_unknown(path))
     }
 
-    /// Tells the session.
+    /// Reports the state to the session.
     pub fn report(
         &self,
         now: Instant,
@@ -96,7 +96,7 @@ impl AssociationState {
         session.handle_association_sample(now, channel, &sample);
     }
 
-    /// What was placed, by the links of the session.
+    /// Returns the placed data, by the links of the session.
     fn placed(&self, links: &PathLinks) -> Vec<Placed> {
         let placed = self.placed.iter().copied();
         let named = placed.map(|placed| Placed {
@@ -106,7 +106,7 @@ impl AssociationState {
         named.collect()
     }
 
-    /// Paths by links: those of one link are one to the session, as its channels are.
+    /// Returns one sample per link: the session treats all paths of a link as one.
     fn samples(&self, links: &PathLinks) -> Vec<PathSample> {
         let mut samples: BTreeMap<LinkIndex, PathSample> = BTreeMap::new();
         for path in &self.paths {
@@ -136,13 +136,13 @@ fn sample_of(link: LinkIndex, path: &PathSnapshot) -> PathSample {
     }
 }
 
-/// Bytes of the datagrams that carry these packets.
+/// Returns the bytes of the datagrams that carry these packets.
 fn on_the_wire(traffic: Traffic) -> ByteCount {
     traffic.bytes + ByteCount::new(traffic.packets * OVERHEAD as u64)
 }
 
-/// Two paths of one link as one. A path that does not answer beside one that does counts only in
-/// what it has carried.
+/// Merges two paths of one link. A path that does not answer beside one that does counts only with
+/// its carried bytes.
 fn merge(one: PathSample, other: PathSample) -> PathSample {
     let (best, rest) = if other.is_active && !one.is_active {
         (other, one)
@@ -185,8 +185,8 @@ pub(super) mod testing {
 
     use super::*;
 
-    /// A path from a translator's address, as the gateway sees it, over the link that the client
-    /// says.
+    /// Returns a path from a translator's address, as the gateway sees it, over the link that the
+    /// client named.
     pub(in crate::association) fn path(port: u16, peer_link: Option<u32>) -> PathSnapshot {
         PathSnapshot {
             route: Route {
@@ -311,7 +311,7 @@ mod tests {
             placed: vec![placed(own), placed(lte), placed(LinkIndex::new(9))],
             ..AssociationState::new(now, now, paths, Backlog::default(), ByteCount::ZERO)
         };
-        // The gateway's own link 1 is below the path, and says nothing of the client's links.
+        // The gateway's own link 1 is below the path, and is unrelated to the client's links.
         let told = |links: &PathLinks| {
             state
                 .placed(links)
@@ -320,7 +320,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(told(&links), [LinkIndex::ALL; 3]);
-        // The path over link 4 is known meanwhile; another path over it is gone already.
+        // The path over link 4 is known meanwhile; another path over it is already gone.
         links.learn(lte, Some([203, 0, 113, 9].into()));
         assert_eq!(told(&links), [lte, lte, LinkIndex::ALL]);
         let client = PathLinks::new(Side::Client);

@@ -19,51 +19,50 @@ use super::flows;
 
 /// One end of the tunnel of an association.
 ///
-/// The tunnel says over which path each packet leaves, and the association numbers them in the
-/// order of these decisions, by which the far end compares paths.
+/// The tunnel chooses the path of each packet, and the association numbers the packets in the order
+/// of these decisions, so that the far end can compare paths.
 ///
-/// The contract: change the association or the tunnel, call [`Self::handle_received`], drain
-/// [`Self::poll_transmit`] and [`Self::poll_delivery`] to `None`, and call
-/// [`Self::handle_timeout`] at [`Self::poll_timeout`]. All packets of the association leave by
-/// [`Self::poll_transmit`].
+/// After each change of the association or the tunnel, call [`Self::handle_received`], drain
+/// [`Self::poll_transmit`] and [`Self::poll_delivery`] to `None`, and call [`Self::handle_timeout`]
+/// at [`Self::poll_timeout`]. All packets of the association leave by [`Self::poll_transmit`].
 #[derive(Debug)]
 pub struct AssociationTunnel {
     sender: Sender,
     receiver: Receiver,
     paths: TunnelPaths,
     stage: Stage,
-    /// Time at which the receiver was last told of the paths.
+    /// Time when the receiver last got the state of the paths.
     told_at: Instant,
-    /// Messages of the peer that could not be read.
+    /// Messages of the peer that could not be parsed.
     unreadable: u64,
 }
 
-/// What a tunnel has done.
+/// Counters of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelStats {
     /// Packets of this end.
     pub sent: SenderStats,
     /// Packets of the peer.
     pub received: ReceiverStats,
-    /// Messages of the peer that could not be read.
+    /// Messages of the peer that could not be parsed.
     pub unreadable: u64,
 }
 
-/// Where [`AssociationTunnel::poll_transmit`] goes on.
+/// Next stage of [`AssociationTunnel::poll_transmit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Packets are placed for as much as others have had.
+    /// Place as many packets as other data has received room.
     Fill,
-    /// What may leave leaves; `any`: something did.
+    /// Send what may leave; `any`: something was sent.
     Drain { any: bool },
-    /// Packets are placed on what others have left.
+    /// Place packets in the room that other data left.
     Rest,
-    /// Others take what packets have left.
+    /// Let other data use the room that packets left.
     Last,
 }
 
 impl AssociationTunnel {
-    /// A tunnel without packets.
+    /// Creates a tunnel without packets.
     pub fn new(sender: SenderConfig, receiver: ReceiverConfig) -> Self {
         Self {
             sender: Sender::new(sender),
@@ -75,20 +74,20 @@ impl AssociationTunnel {
         }
     }
 
-    /// Takes a packet to be sent.
+    /// Queues a packet for sending.
     ///
     /// # Errors
-    /// Refuses a packet whose IP headers are wrong.
+    /// Rejects a packet with faulty IP headers.
     pub fn enqueue(&mut self, now: Instant, packet: Bytes) -> Result<(), Refused> {
         self.sender.enqueue(now, packet).map(drop)
     }
 
-    /// Places packets by this policy from now on, those that wait too.
+    /// Sets the policy that places packets, including queued ones.
     pub fn set_policy(&mut self, policy: PacketPolicy) {
         self.sender.set_policy(policy);
     }
 
-    /// Takes the packets that have come over the association.
+    /// Receives the packets that arrived over the association.
     pub fn handle_received(&mut self, now: Instant, association: &mut Association) {
         self.tell_paths(now, association);
         while let Some(received) = association.receive_placed() {
@@ -101,8 +100,8 @@ impl AssociationTunnel {
         }
     }
 
-    /// Returns the next packet of the association, with packets of the tunnel placed as paths have
-    /// room.
+    /// Returns the next packet of the association, and places packets of the tunnel while paths
+    /// have room.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -143,7 +142,7 @@ impl AssociationTunnel {
         }
     }
 
-    /// Returns the next packet of the peer to hand on.
+    /// Returns the next packet of the peer to deliver.
     pub fn poll_delivery(&mut self) -> Option<Delivery> {
         self.receiver.poll_delivery()
     }
@@ -159,19 +158,18 @@ impl AssociationTunnel {
         self.receiver.handle_timeout(now);
     }
 
-    /// Memory of the packets that wait to be sent.
+    /// Returns the memory of packets that wait to be sent.
     pub fn waiting(&self) -> ByteCount {
         self.sender.waiting()
     }
 
-    /// Memory of the packets that wait at this end, in either direction.
+    /// Returns the memory of packets that wait at this end, in either direction.
     pub fn held(&self) -> ByteCount {
         self.sender.waiting() + self.receiver.held()
     }
 
-    /// Returns the flows that have moved something lately, at most `most` of them, the latest
-    /// first, and how many there are. Their links are named as policies know them. `side`: of this
-    /// end.
+    /// Returns the flows that moved data lately, at most `most` of them, the latest first, and
+    /// their total number. Their links are named as in policies. `side` is this end.
     pub fn flows(&self, now: Instant, side: Side, most: usize) -> (Vec<PacketFlow>, usize) {
         flows::list(
             now,
@@ -181,7 +179,7 @@ impl AssociationTunnel {
         )
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn stats(&self) -> TunnelStats {
         TunnelStats {
             sent: self.sender.stats(),
@@ -203,8 +201,8 @@ impl AssociationTunnel {
             while let Some(placed) = self.sender.poll(now, &mut self.paths) {
                 any = true;
                 if let Err(error) = send(association, placed) {
-                    // Lost, as on the way: it had room, so the association is about to end.
-                    tracing::debug!(%error, "a packet is not sent");
+                    // It had room, so the association is about to end: the packet counts as lost.
+                    tracing::debug!(%error, "dropping a packet that the association refused");
                 }
             }
         }
@@ -216,7 +214,7 @@ impl AssociationTunnel {
         any
     }
 
-    /// Lets a message that was lost leave once more.
+    /// Sends a lost message again.
     fn repair(&mut self, now: Instant, lost: LostMessage) {
         let PlacedMessage { front, payload } = lost.message;
         if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(&mut &front[..]) {
@@ -237,7 +235,7 @@ impl AssociationTunnel {
         }
     }
 
-    /// Tells the receiver which paths there are, from time to time.
+    /// Passes the current paths to the receiver from time to time.
     fn tell_paths(&mut self, now: Instant, association: &mut Association) {
         if now.since(self.told_at) < TELL_EACH {
             return;
@@ -271,5 +269,5 @@ fn send(association: &mut Association, placed: Placed) -> Result<(), SendError> 
     association.send_over(PathId::new(placed.path.value()), message)
 }
 
-/// Time between two looks at the paths: a few packets of a call.
+/// Interval of updates of the paths: a few packets of a call.
 const TELL_EACH: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What the writer of a channel does whose records an association carries.
+//! The writer of a channel over an association.
 
 use std::collections::VecDeque;
 
@@ -15,60 +15,60 @@ use crate::SAMPLE_INTERVAL;
 /// The writer of one channel over an association: it moves records from the session to the
 /// association, and keeps each informed about the other.
 ///
-/// The association's queue is kept as short as a socket's: little is bound to it when it fails. The
-/// owner calls [`AssociationWriter::step`] under the lock of the session, then
+/// The association's queue is kept as short as a socket's, so that little data is bound to it when
+/// it fails. The owner calls [`AssociationWriter::step`] under the lock of the session, then
 /// [`AssociationWriter::send`] under that of the association, and waits as
-/// [`AssociationWriter::next`] says.
+/// [`AssociationWriter::next`] returns.
 #[derive(Debug)]
 pub struct AssociationWriter {
     channel: ChannelId,
-    /// Streams of the association to send on.
+    /// Number of the association's streams to send on.
     streams: u16,
-    /// Messages that the association has not taken yet.
+    /// Messages that the association has not accepted yet.
     waiting: VecDeque<(StreamNumber, Message)>,
-    /// The policy that the association was told last.
+    /// Policy last passed to the association.
     policy: Option<ChunkPolicy>,
     next_sample: Instant,
-    /// Bytes that are to wait in the association.
+    /// Bytes that should wait in the association.
     low_water: ByteCount,
 }
 
-/// What a step came to.
+/// Outcome of a step.
 #[derive(Debug)]
 pub struct Step {
-    /// What the association is to know before it gets the messages.
+    /// Updates for the association before it gets the messages.
     pub instructions: Instructions,
-    /// The session gave out records.
+    /// Whether the session had records.
     found: bool,
-    /// The association would take more at once.
+    /// Whether the association would accept more at once.
     has_room: bool,
 }
 
-/// What an association is to know from now on.
+/// Updates for an association.
 #[derive(Debug, Default)]
 pub struct Instructions {
-    /// What holds for links, where that has changed.
+    /// Properties of links, if they changed.
     pub links: Option<Vec<LinkInfo>>,
-    /// What places packets on paths, where that has changed.
+    /// Policy that places packets on paths, if it changed.
     pub policy: Option<ChunkPolicy>,
-    /// What follows the messages.
+    /// Data that follows the messages.
     pub backlog: OwnerBacklog,
 }
 
-/// What the writer waits for.
+/// Condition for the writer's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: it takes another step.
+    /// None: take the next step at once.
     Again,
-    /// For the session, which has nothing to send. Once the session is over, that was all.
+    /// Wait for the session, which has no records. If the session is over, the writer is done.
     Idle,
-    /// For the session, or until less than this waits in the association.
+    /// Wait for the session, or until less than this waits in the association.
     Full(ByteCount),
 }
 
 impl AssociationWriter {
-    /// The writer of a channel that has just been added to the session. `streams`: streams of the
-    /// association to send on.
+    /// Creates the writer of a channel that was just added to the session. `streams` is the number
+    /// of the association's streams to send on.
     pub fn new(now: Instant, channel: ChannelId, streams: u16) -> Self {
         Self {
             channel,
@@ -80,19 +80,19 @@ impl AssociationWriter {
         }
     }
 
-    /// True if the next step is to come with the state of the association.
+    /// True if the next step needs the state of the association.
     pub fn is_sample_due(&self, now: Instant) -> bool {
         now >= self.next_sample
     }
 
-    /// Bytes of messages that the association has not taken yet.
+    /// Returns the bytes of messages that the association has not accepted yet.
     pub fn waiting(&self) -> ByteCount {
         let bytes = self.waiting.iter().map(|(_, it)| it.payload.len() as u64);
         ByteCount::new(bytes.sum())
     }
 
-    /// Tells the session how the association stands, where that is due, and takes records from it
-    /// while there is room. `queued`: bytes that wait in the association.
+    /// Reports the association's state to the session if that is due, and takes records from it
+    /// while there is room. `queued` are the bytes that wait in the association.
     pub fn step(
         &mut self,
         now: Instant,
@@ -129,10 +129,10 @@ impl AssociationWriter {
         !self.waiting.is_empty() || links.is_some() || policy.is_some()
     }
 
-    /// Gives the association what it is to know and the messages that it has room for.
+    /// Passes the updates to the association, and the messages for which it has room.
     ///
     /// # Errors
-    /// When the association takes nothing more.
+    /// When the association accepts no more messages.
     pub fn send(
         &mut self,
         now: Instant,
@@ -157,7 +157,7 @@ impl AssociationWriter {
         send_waiting(now, association, &mut self.waiting)
     }
 
-    /// What the writer waits for after a step whose messages were sent as far as there was room.
+    /// Returns what to wait for after a step, once its messages were sent as far as there was room.
     pub fn next(&self, step: &Step) -> Next {
         match (self.waiting.is_empty(), step.found) {
             (true, true) => Next::Again,
@@ -166,13 +166,13 @@ impl AssociationWriter {
         }
     }
 
-    /// True if everything that the session gave out so far was handed to the association.
+    /// True if the association has accepted everything that the session sent so far.
     pub fn is_done(&self, step: &Step) -> bool {
         self.waiting.is_empty() && !step.found
     }
 
-    /// Takes records from the session. Tells whether there were any, and whether there is room for
-    /// more.
+    /// Takes records from the session. Returns whether there were any, and whether there is room
+    /// for more.
     fn take_records(
         &mut self,
         now: Instant,
@@ -185,7 +185,7 @@ impl AssociationWriter {
             0
         };
         let before = self.waiting.len();
-        // What the session has to say beside chunks leaves in any case.
+        // Records without chunks are sent in any case.
         while self.waiting.len() < MAX_RECORDS {
             match room {
                 0 => session.handle_full(self.channel),
@@ -204,7 +204,7 @@ impl AssociationWriter {
     }
 }
 
-/// Bytes that wait in the association while nothing is known of its rate.
+/// Bytes that wait in the association while its rate is unknown.
 const MIN_LOW_WATER: u64 = 64 * 1024;
-/// Records that are taken from the session in one step.
+/// Limit of records taken from the session in one step.
 const MAX_RECORDS: usize = 64;

@@ -1,4 +1,4 @@
-//! One pair of a link of the gateway's and an address of the client's.
+//! State of one pair of a gateway's link and a client's address.
 
 use std::time::Duration;
 
@@ -8,47 +8,47 @@ use hawser_wire::ChannelRole;
 
 use crate::keeper::{AttemptFailure, ChannelKeeper, KeeperAction};
 
-/// What is known of a pair, and the plan for its channel.
+/// State of a pair, and the plan for its channel.
 #[derive(Debug)]
 pub(super) struct PairState {
     plan: ChannelKeeper,
-    /// Since when no channel is to go from here to there; `None` while one is.
+    /// Time since when no channel is wanted; `None` while one is.
     unwanted_since: Option<Instant>,
     is_trying: bool,
-    /// The client has joined there before.
+    /// Whether the client has ever joined over this pair.
     is_proved: bool,
-    /// Attempts that the client did not answer. They end with the first join.
+    /// Attempts without an answer of the client. The first join resets them.
     unanswered: u32,
-    /// When the channel joined that lives, or was lost and not noticed yet.
+    /// Time of the join of the current channel, whose loss may not be noticed yet.
     joined_at: Option<Instant>,
-    /// Channels in a row that were lost soon after they had joined.
+    /// Consecutive channels that were lost soon after their join.
     short_lives: u32,
-    /// Attempts in a row for which nothing was sent.
+    /// Consecutive attempts for which nothing was sent.
     unsent: u32,
-    /// No attempt before, since channels do not last, or nothing can be sent.
+    /// No attempt before this time, because channels are short-lived or nothing can be sent.
     not_before: Instant,
 }
 
-/// Why an attempt led to no channel.
+/// Reason why an attempt opened no channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoJoin {
-    /// This machine has sent nothing: it has no route, no device, or no port for it.
+    /// This machine sent nothing: it has no route, device or port for the connection.
     NotSent,
     /// The client does not answer, or does not join.
     NoAnswer,
 }
 
-/// What became of a pair of which an attempt led to nothing.
+/// Failures of a pair after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// Attempts in a row that led to nothing.
+    /// Consecutive failed attempts.
     pub count: u32,
-    /// There will be no other: no join has ever followed one.
+    /// Whether no attempt will follow, because no join ever followed one.
     pub is_given_up: bool,
 }
 
 impl PairState {
-    /// One that is wanted, and to be tried at once.
+    /// Creates a wanted pair that is due at once.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             plan: ChannelKeeper::new(now, false, None),
@@ -63,7 +63,7 @@ impl PairState {
         }
     }
 
-    /// Takes in which channels live. The pair is not wanted any more unless [`PairState::want`]
+    /// Updates the live channels, and marks the pair as unwanted unless [`PairState::want`]
     /// follows.
     pub(super) fn update(&mut self, now: Instant, is_alive: impl Fn(ChannelId) -> bool) {
         self.unwanted_since.get_or_insert(now);
@@ -75,8 +75,8 @@ impl PairState {
         }
     }
 
-    /// Takes note of a channel that lived for so long. One that never lasts does harm: what it was
-    /// given has to be sent again each time.
+    /// Records the loss of a channel after this lifetime. Short-lived channels do harm: their data
+    /// must be retransmitted each time.
     fn on_lost(&mut self, now: Instant, lived: Duration) {
         if lived >= SHORT_LIFE {
             self.short_lives = 0;
@@ -86,12 +86,12 @@ impl PairState {
         self.short_lives = self.short_lives.saturating_add(1);
     }
 
-    /// A channel is to go from here to there.
+    /// Marks the pair as wanted.
     pub(super) fn want(&mut self) {
         self.unwanted_since = None;
     }
 
-    /// Returns the channels that do not go from the link any more, as `goes_from_link` has it.
+    /// Returns the channels that no longer use the link, according to `goes_from_link`.
     pub(super) fn take_stranded(
         &mut self,
         goes_from_link: impl Fn(ChannelId) -> bool,
@@ -99,26 +99,26 @@ impl PairState {
         let stranded = self.plan.channels().filter(|id| !goes_from_link(*id));
         let stranded: Vec<_> = stranded.collect();
         if !stranded.is_empty() {
-            // That is no fault of the path's.
+            // The path is not at fault.
             self.joined_at = None;
         }
         stranded
     }
 
-    /// Whether the channel is this pair's.
+    /// Whether the channel belongs to this pair.
     pub(super) fn holds(&self, channel: ChannelId) -> bool {
         self.plan.channels().any(|held| held == channel)
     }
 
-    /// Segments of that size do not arrive there.
+    /// Records that segments of this size are lost.
     pub(super) fn handle_lost_segment(&mut self, now: Instant, lost: LostSegment) {
         if self.plan.handle_lost_segment(now, Some(lost)) {
-            // The next channel has a remedy.
+            // The next channel will use smaller segments.
             self.joined_at = None;
         }
     }
 
-    /// An attempt led to a channel. Returns whether that has a place.
+    /// Records that an attempt opened a channel. Returns whether it is wanted.
     pub(super) fn handle_joined(&mut self, now: Instant, channel: ChannelId) -> bool {
         self.is_trying = false;
         self.is_proved = true;
@@ -132,7 +132,7 @@ impl PairState {
         self.plan.handle_joined(now, ChannelRole::Bulk, channel)
     }
 
-    /// Returns the channels whose place another one has taken.
+    /// Returns the channels that another one has replaced.
     pub(super) fn take_replaced(&mut self, now: Instant) -> Vec<ChannelId> {
         let actions = std::iter::from_fn(|| self.plan.poll_action(now));
         let replaced = actions.filter_map(|action| match action {
@@ -142,7 +142,7 @@ impl PairState {
         replaced.collect()
     }
 
-    /// An attempt led to nothing.
+    /// Records that an attempt failed.
     pub(super) fn handle_failed(&mut self, now: Instant, why: NoJoin) -> Failures {
         self.is_trying = false;
         match why {
@@ -162,8 +162,8 @@ impl PairState {
         }
     }
 
-    /// Begins an attempt, which is due. Returns the maximum segment size that it is to announce, if
-    /// it has to be small.
+    /// Starts a due attempt. Returns the maximum segment size to announce, if a small one is
+    /// needed.
     pub(super) fn begin(&mut self, now: Instant) -> Option<u16> {
         self.is_trying = true;
         let actions = std::iter::from_fn(|| self.plan.poll_action(now));
@@ -174,7 +174,7 @@ impl PairState {
         sizes.last().flatten()
     }
 
-    /// When to try next; `None` while there is nothing to try for.
+    /// Returns the time of the next attempt; `None` if no attempt is wanted.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         let is_wanted = self.unwanted_since.is_none();
         let may_try = is_wanted && !self.is_trying && !self.is_given_up();
@@ -182,13 +182,13 @@ impl PairState {
         planned.map(|at| at.max(self.not_before))
     }
 
-    /// Whether nothing would be lost if it were forgotten: there is no channel to go there, and
-    /// either the client has joined, or nothing was sent there yet.
+    /// Whether the pair can be forgotten without loss: it has no channel and wants none, and either
+    /// the client has joined, or no attempt was sent yet.
     pub(super) fn is_of_no_use(&self) -> bool {
         self.is_idle() && (self.is_proved || self.unanswered == 0)
     }
 
-    /// Whether it has not been wanted for so long that what is known of it does not count any more.
+    /// Whether the pair was unwanted for so long that its state is outdated.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
         let unwanted_since = self.unwanted_since;
         self.is_idle() && unwanted_since.is_some_and(|since| now.since(since) >= REMEMBERED)
@@ -204,20 +204,20 @@ impl PairState {
     }
 }
 
-/// Returns the pause after `before` others of its kind.
+/// Returns the pause after `before` earlier pauses of its kind.
 fn rest(before: u32) -> Duration {
     FIRST_REST.saturating_mul(1 << before.min(MAX_DOUBLINGS))
 }
 
-/// Attempts from one address to another after which it is left alone, if no join has followed one.
+/// Limit of attempts for a pair without any join.
 pub(super) const MAX_UNANSWERED: u32 = 12;
-/// Time after which a pair that no channel of the client's calls for is forgotten.
+/// Time after which a pair that no channel of the client calls for is forgotten.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
-/// A channel that is lost sooner was of little use.
+/// A channel that is lost sooner counts as short-lived.
 const SHORT_LIFE: Duration = Duration::from_secs(60);
-/// First pause after a channel that was lost so soon, or an attempt that sent nothing.
+/// First pause after a short-lived channel, or after an attempt that sent nothing.
 const FIRST_REST: Duration = Duration::from_secs(3);
 const LONGEST_REST: Duration = Duration::from_secs(600);
-/// A route may come at any time.
+/// Bounded because a route may appear at any time.
 const LONGEST_UNSENT: Duration = Duration::from_secs(60);
 const MAX_DOUBLINGS: u32 = 10;

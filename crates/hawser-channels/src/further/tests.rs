@@ -8,7 +8,7 @@ const FIRST: &str = "192.0.2.1";
 const SECOND: &str = "198.51.100.1";
 const CLIENT: &str = "203.0.113.7";
 const OTHER: &str = "203.0.113.8";
-/// An address of this machine that none of the links listed has.
+/// An address of this machine that none of the listed links has.
 const OWN: &str = "203.0.113.99";
 
 fn link(index: u32, address: &str) -> Link {
@@ -33,7 +33,7 @@ fn ends(id: u32, local: &str, remote: &str) -> ChannelEnds {
     }
 }
 
-/// A channel that the gateway has begun.
+/// A channel that the gateway opened.
 fn begun(id: u32, local: &str) -> ChannelEnds {
     ChannelEnds {
         begun_by: Side::Gateway,
@@ -41,7 +41,7 @@ fn begun(id: u32, local: &str) -> ChannelEnds {
     }
 }
 
-/// Takes in these links and channels, where there is no association.
+/// Updates the plan with these links and channels, without an association.
 fn update(plan: &mut FurtherChannels, now: Instant, links: &[Link], channels: &[ChannelEnds]) {
     let around = Surroundings {
         links,
@@ -66,7 +66,7 @@ fn pair(link: u32, remote: &str) -> Pair {
     }
 }
 
-/// What is to be done now, all at once.
+/// Returns all actions that are due now.
 fn actions(plan: &mut FurtherChannels, now: Instant) -> Vec<FurtherAction> {
     std::iter::from_fn(|| plan.poll_action(now)).collect()
 }
@@ -91,7 +91,7 @@ fn a_link_that_no_channel_came_to_connects_to_where_one_came_from() {
     assert!(plan.handle_joined(at(9), pair(2, CLIENT), ChannelId::new(2)));
     update(&mut plan, at(9), &links(), &[channels[0], begun(2, SECOND)]);
     assert_eq!(plan.poll_timeout(), None);
-    // The client has lost it, so it is replaced.
+    // The client lost the channel, so it is replaced.
     update(&mut plan, at(99), &links(), &channels);
     assert_eq!(actions(&mut plan, at(99)), [to(CLIENT)]);
 }
@@ -102,7 +102,7 @@ fn where_the_client_comes_by_itself_nothing_is_begun() {
     let channels = [ends(0, FIRST, CLIENT), ends(1, SECOND, CLIENT)];
     update(&mut plan, at(1), &links(), &channels);
     assert_eq!(actions(&mut plan, at(1)), []);
-    // Without any link to begin on neither.
+    // Nor without any link to connect from.
     update(&mut plan, at(1), &[], &channels[..1]);
     assert_eq!(actions(&mut plan, at(1)), []);
 }
@@ -118,7 +118,7 @@ fn addresses_that_lead_to_no_other_host_are_left_alone() {
         OWN,
         "::1",
         "fe80::7",
-        // Of a family that the link has no address of.
+        // A family of which the link has no address.
         "2001:db8::7",
     ] {
         let mut plan = FurtherChannels::default();
@@ -127,7 +127,7 @@ fn addresses_that_lead_to_no_other_host_are_left_alone() {
     }
 }
 
-/// Fails every attempt in these seconds; gives where they went.
+/// Fails every attempt in these seconds; returns their pairs.
 fn failing(
     plan: &mut FurtherChannels,
     seconds: Range<u64>,
@@ -148,7 +148,7 @@ fn failing(
     tried
 }
 
-/// Answers no attempt for an hour; gives how many there were.
+/// Answers no attempt for an hour; returns the number of attempts.
 fn attempts_that_fail(plan: &mut FurtherChannels, channels: &[ChannelEnds]) -> usize {
     failing(plan, 0..3600, channels, NoJoin::NoAnswer).len()
 }
@@ -159,7 +159,7 @@ fn an_address_where_no_join_ever_follows_is_given_up() {
     let channels = [ends(0, FIRST, CLIENT)];
     let count = attempts_that_fail(&mut plan, &channels);
     assert_eq!(count, MAX_UNANSWERED as usize);
-    // It does not help to leave and to come back.
+    // Leaving and returning does not help.
     update(&mut plan, at(4000), &links(), &[]);
     update(&mut plan, at(4001), &[], &channels);
     assert_eq!(actions(&mut plan, at(4001)), []);
@@ -189,7 +189,7 @@ fn a_client_that_changes_its_addresses_has_few_of_them_tried() {
         count += failing(&mut plan, while_there, &from(last), NoJoin::NoAnswer).len();
     }
     assert_eq!(count, MAX_PAIRS * MAX_UNANSWERED as usize);
-    // Where it was is forgotten in the end, so that it does not stay without for ever.
+    // Old pairs are finally forgotten, so that a new address gets its attempts.
     update(&mut plan, at(64 * 50) + REMEMBERED, &links(), &from(77));
     let now = at(64 * 50 + 1) + REMEMBERED;
     update(&mut plan, now, &links(), &from(77));
@@ -221,7 +221,7 @@ fn channels_of_a_link_that_goes_are_closed() {
     update(&mut plan, at(2), &links()[..1], &channels);
     let closed = FurtherAction::Drop(ChannelId::new(1));
     assert_eq!(actions(&mut plan, at(2)), [closed]);
-    // What an attempt of that time brings has no place any more.
+    // The result of an attempt from that time is no longer wanted.
     assert!(!plan.handle_joined(at(2), pair(2, CLIENT), ChannelId::new(2)));
     // The link is back.
     update(&mut plan, at(3), &links(), &channels[..1]);
@@ -255,7 +255,7 @@ fn attempts_that_send_nothing_do_not_count_and_become_rare() {
     let channels = [ends(0, FIRST, CLIENT)];
     let tried = failing(&mut plan, 0..3600, &channels, NoJoin::NotSent);
     assert!((40..80).contains(&tried.len()), "{}", tried.len());
-    // There is a route now.
+    // A route has appeared.
     update(&mut plan, at(3700), &links(), &channels);
     assert_eq!(actions(&mut plan, at(3700)), [to(CLIENT)]);
     let failures = plan.handle_failed(at(3700), pair(2, CLIENT), NoJoin::NoAnswer);
@@ -283,7 +283,7 @@ fn channels_that_the_gateway_began_tell_neither_where_the_client_is_nor_where_it
     let client = ends(0, FIRST, CLIENT);
     update(&mut plan, at(1), &links(), &[client]);
     assert_eq!(actions(&mut plan, at(1)), [to(CLIENT)]);
-    // The channel is there before its attempt has ended.
+    // The channel exists before its attempt has ended.
     let fresh = ChannelEnds {
         remote: OTHER.parse().unwrap(),
         ..begun(1, SECOND)
@@ -309,7 +309,7 @@ fn a_link_that_an_association_comes_to_is_not_begun_on() {
     assert_eq!(actions(&mut plan, at(1)), []);
 }
 
-/// A plan whose channel 1 has joined at the first second.
+/// Creates a plan whose channel 1 joined in the first second.
 fn joined(client: &ChannelEnds) -> FurtherChannels {
     let mut plan = FurtherChannels::default();
     update(&mut plan, at(1), &links(), &[*client]);
@@ -336,7 +336,7 @@ fn where_large_segments_are_lost_the_next_connection_announces_smaller_ones() {
     };
     assert_eq!(actions(&mut plan, at(5)), [smaller]);
     assert!(plan.handle_joined(at(5), pair(2, CLIENT), ChannelId::new(2)));
-    // Of another's channels nothing is known here.
+    // Other channels are unknown to this plan.
     plan.handle_lost_segment(
         at(6),
         ChannelId::new(0),
@@ -365,7 +365,7 @@ fn channels_that_do_not_last_are_replaced_ever_later() {
         assert!(plan.handle_joined(now, pair(2, CLIENT), ChannelId::new(id)));
     }
     assert_eq!(pauses, [3, 6, 12, 24]);
-    // One that has lasted is replaced at once.
+    // A long-lived channel is replaced at once.
     update(
         &mut plan,
         now + Duration::from_secs(60),

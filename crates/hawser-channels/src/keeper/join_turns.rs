@@ -3,20 +3,20 @@ use std::time::Duration;
 use hawser_types::Instant;
 use hawser_wire::ChannelRole;
 
-/// Keeps the attempts of one link out of each other's way.
+/// Coordinates the attempts of one link.
 ///
-/// Where a round trip takes longer than the pause between attempts, several connections would join
-/// for one channel. The gateway would take all of them for channels and put data on them, and the
-/// client would drop them when their answers come.
+/// If a round trip takes longer than the pause between attempts, several connections would join for
+/// one channel. The gateway would accept all of them and put data on them, and the client would
+/// drop them when their answers arrive.
 #[derive(Debug, Default)]
 pub struct JoinTurns {
-    /// Time until which an answer to a join is likely to come, by role.
+    /// Time until which an answer to a join is likely to arrive, by role.
     expected: [Instant; 2],
 }
 
 impl JoinTurns {
-    /// Tells whether a connection may join now, and notes that it does. `took`: the time that the
-    /// connection took to come about, which is a round trip.
+    /// Returns whether a connection may join now, and records that it does. `took` is the time to
+    /// connect, which is one round trip.
     pub fn take(&mut self, now: Instant, role: ChannelRole, took: Duration) -> bool {
         let expected = &mut self.expected[role as usize];
         let is_free = *expected <= now;
@@ -26,13 +26,13 @@ impl JoinTurns {
         is_free
     }
 
-    /// The join that had the turn came to an end.
+    /// Records the end of the join that had the turn.
     pub fn give_back(&mut self, role: ChannelRole) {
         self.expected[role as usize] = Instant::ZERO;
     }
 }
 
-/// Time that the gateway may need besides a round trip.
+/// Time that the gateway may need in addition to a round trip.
 const MIN_TURN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -3,18 +3,18 @@ use std::time::Duration;
 use hawser_session::LostSegment;
 use hawser_types::Instant;
 
-/// The maximum segment size that connections over one link are to announce.
+/// Maximum segment size that connections over one link announce.
 ///
-/// It is small on a link that drops large packets and sends no ICMP message. After a while larger
-/// ones are tried again, since the route may have changed.
+/// It is small on a link that drops large packets without an ICMP message. After a while larger
+/// segments are tried again, because the route may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentLimit {
     lost: Option<LostSegment>,
 }
 
 impl SegmentLimit {
-    /// Takes in what is known of segments that do not arrive over the link. Returns true if smaller
-    /// ones are to be used from now on.
+    /// Records the size of lost segments on the link. Returns true if smaller ones are used from
+    /// now on.
     pub fn learn(&mut self, now: Instant, lost: Option<LostSegment>) -> bool {
         let before = self.limit(now);
         if lost.map(|lost| lost.at) > self.lost.map(|lost| lost.at) {
@@ -24,7 +24,7 @@ impl SegmentLimit {
         size(self.limit(now)) < size(before)
     }
 
-    /// Returns the maximum segment size to announce; `None` for the system's own.
+    /// Returns the maximum segment size to announce; `None` for the system's default.
     pub fn limit(&self, now: Instant) -> Option<u16> {
         let lost = self.lost.filter(|lost| now.since(lost.at) < TRY_LARGER)?;
         let fits = |limit: &&u16| u32::from(**limit) < lost.size;
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(limit.limit(at(1)), None);
         assert!(limit.learn(at(1), lost(1448, 1)));
         assert_eq!(limit.limit(at(1)), Some(1220));
-        // Another channel that was made before.
+        // A loss on another channel that was opened earlier.
         assert!(!limit.learn(at(2), lost(1448, 2)));
         assert!(limit.learn(at(3), lost(1208, 3)));
         assert_eq!(limit.limit(at(3)), Some(536));

@@ -60,7 +60,7 @@ fn when_the_gateway_is_elsewhere_each_channel_goes_when_one_to_there_stands() {
     let now = after(5000);
     keeper.handle_address_gone(now);
     keeper.update(|_| true, 1);
-    // Any address may be the right one; the old channels carry what they can meanwhile.
+    // Any address may be the right one; meanwhile, the old channels carry what they can.
     assert_eq!(drain(&mut keeper, now), [SEARCH]);
     assert_eq!(keeper.channels().collect::<Vec<_>>(), [id(1), id(0)]);
     assert!(keeper.handle_joined(now, ChannelRole::Bulk, id(2)));
@@ -95,7 +95,7 @@ fn where_full_segments_are_lost_each_channel_goes_when_one_with_small_segments_s
     assert_eq!(drain(&mut keeper, now), [KeeperAction::Drop(id(1))]);
     assert!(keeper.handle_joined(now, ChannelRole::Express, id(3)));
     assert_eq!(drain(&mut keeper, now), [KeeperAction::Drop(id(0))]);
-    // The same finding once more replaces nothing.
+    // The same finding again replaces nothing.
     keeper.handle_lost_segment(now, lost);
     assert_eq!(drain(&mut keeper, now), []);
 }
@@ -169,7 +169,7 @@ fn an_attempt_that_lacked_a_number_is_repeated_when_one_may_have_come() {
     assert_eq!(drain(&mut keeper, after(20)), []);
     keeper.handle_change(after(20));
     assert_eq!(drain(&mut keeper, after(20)), [BULK]);
-    // One that failed otherwise waits for its time.
+    // An attempt that failed for another reason waits for its time.
     keeper.handle_failed(AttemptFailure::NoChannel, false);
     keeper.handle_change(after(40));
     assert_eq!(drain(&mut keeper, after(40)), []);
@@ -188,7 +188,7 @@ fn a_session_without_channels_and_numbers_ends() {
     assert_eq!(keeper.actions, [KeeperAction::EndSession]);
 }
 
-/// Also while there are channels: those of a silent link seem to live.
+/// The same applies while there are channels: on a silent link they seem to be alive.
 #[test]
 fn joins_that_are_broken_off_make_the_keeper_ask_the_gateway() {
     let mut keeper = ChannelKeeper::new(START, true, Some(id(0)));

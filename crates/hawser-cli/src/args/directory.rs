@@ -25,7 +25,7 @@ pub(crate) struct DirectoryArgs {
 }
 
 impl DirectoryArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut DirectoryConfig) {
         if !self.directory.is_empty() {
             config.domains.clone_from(&self.directory);
@@ -61,7 +61,7 @@ pub(crate) struct RegistrationArgs {
 }
 
 impl RegistrationArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut UpConfig) {
         if self.name.is_some() {
             config.name.clone_from(&self.name);

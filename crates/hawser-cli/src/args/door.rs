@@ -1,4 +1,4 @@
-//! Where a far end is reached.
+//! Flags for the addresses of a far end.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(crate) struct DoorArgs {
 }
 
 impl DoorArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut ServeConfig) {
         if let Some(listen) = self.listen {
             config.listen = listen;

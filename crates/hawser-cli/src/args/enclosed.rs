@@ -13,7 +13,7 @@ pub(crate) struct EnclosedArgs {
     /// Address of the device
     #[arg(long)]
     pub(crate) address: Vec<IpNet>,
-    /// Its largest packet
+    /// Largest packet of the device
     #[arg(long)]
     pub(crate) mtu: u16,
     /// File with the name servers

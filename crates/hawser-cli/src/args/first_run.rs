@@ -51,7 +51,7 @@ pub(crate) struct SetupArgs {
     pub(crate) undo: Option<Undo>,
 }
 
-/// Whose connections use the links.
+/// Programs whose connections use the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Whose {
     /// Programs that you point at the proxy port

@@ -1,4 +1,4 @@
-//! Flags about servers and clients that have not met before.
+//! Flags about servers and clients that have not enrolled with each other.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ pub(crate) struct FrontArgs {
 }
 
 impl FrontArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut FrontConfig) {
         if !self.front.is_empty() {
             config.ports.clone_from(&self.front);
@@ -32,7 +32,7 @@ impl FrontArgs {
     }
 }
 
-/// How `hawser up` goes about servers that it has not enrolled with.
+/// How `hawser up` treats servers that this machine has not enrolled with.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct DiscoveryArgs {
     /// Find servers that run Hawser although this machine has not enrolled with them, and reach
@@ -48,14 +48,14 @@ pub(crate) struct DiscoveryArgs {
 }
 
 impl DiscoveryArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(self, config: &mut UpConfig) {
         config.discover |= self.discover;
         config.require_bonded |= self.require_bonded;
     }
 }
 
-/// Names that are held to what their owners vouch for.
+/// Names whose servers must have a key that the name's owner vouches for.
 #[derive(Args, Debug)]
 pub(crate) struct VouchedArgs {
     /// Connect to this name only over all links, and only to a server with a key that the name's
@@ -67,7 +67,7 @@ pub(crate) struct VouchedArgs {
 }
 
 impl VouchedArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut UpConfig) {
         if !self.vouched.is_empty() {
             config.vouched.clone_from(&self.vouched);

@@ -3,7 +3,7 @@ use clap::{Args, Subcommand};
 /// `hawser kill-switch`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct KillSwitchArgs {
-    /// Action on the kill switch; says whether it is on when missing.
+    /// Action on the kill switch; without an action, the command shows whether the switch is on.
     #[command(subcommand)]
     pub(crate) action: Option<KillSwitchAction>,
 }

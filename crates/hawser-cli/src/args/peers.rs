@@ -11,7 +11,7 @@ use super::shared::TableArgs;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PeersArgs {
-    /// Action; lists both when missing.
+    /// Action; without one, the command lists the hosts and the clients.
     #[command(subcommand)]
     pub(crate) action: Option<PeersAction>,
     /// Format of the table.
@@ -20,7 +20,7 @@ pub(crate) struct PeersArgs {
 }
 
 impl PeersArgs {
-    /// Returns the invite that a key is taken from.
+    /// Returns the invite that contains the key to add, if there is one.
     pub(crate) fn invite_mut(&mut self) -> Option<&mut GatewaySource> {
         match &mut self.action {
             Some(PeersAction::Add {
@@ -37,13 +37,13 @@ impl PeersArgs {
 pub(crate) enum PeersAction {
     /// Add a host by name, and let it reach the ports that this host offers
     Add {
-        /// Its name in a directory, such as bob@example.org
+        /// The host's name in a directory, such as bob@example.org
         #[arg(value_name = "USER@DOMAIN")]
         name: HostNameAt,
-        /// Its key, as `hawser peers key` prints it there, or an invite that contains it
+        /// The host's key, as `hawser peers key` prints it there, or an invite that contains it
         #[arg(value_name = "KEY|@INVITE|-", value_parser = key_source, allow_hyphen_values = true)]
         key: Option<KeySource>,
-        /// Trust the key of whoever answers the first call; only the directory vouches for it
+        /// Trust the key of the host that answers the first call; only the directory vouches for it
         #[arg(long, conflicts_with = "key")]
         trust_first: bool,
     },
@@ -65,7 +65,7 @@ pub(crate) enum PeersAction {
     },
 }
 
-/// What is removed.
+/// Peer to remove.
 #[derive(Clone, Debug)]
 pub(crate) enum Removed {
     /// A host that is known by name.
@@ -82,7 +82,7 @@ fn removed(text: &str) -> Result<Removed, String> {
     name.map(Removed::Name).map_err(|error| error.to_string())
 }
 
-/// What says which key a host has.
+/// Source of a host's key.
 #[derive(Clone, Debug)]
 pub(crate) enum KeySource {
     /// The key.

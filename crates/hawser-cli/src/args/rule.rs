@@ -186,11 +186,11 @@ pub(crate) struct RuleAddArgs {
 /// Place of a rule among those of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// Behind the others.
+    /// After all others.
     Last,
     /// Before all others.
     First,
-    /// Before the one with this name, or this number.
+    /// Before the rule with this name, or this number.
     Before(String),
 }
 
@@ -204,7 +204,7 @@ impl RuleAddArgs {
         }
     }
 
-    /// The rule that the flags describe.
+    /// Returns the rule that the flags describe.
     pub(crate) fn rule(self) -> Rule {
         let links = match (self.only, self.order, self.never) {
             (only, _, _) if !only.is_empty() => Some(LinkChoice::Only(only)),

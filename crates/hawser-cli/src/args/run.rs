@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// The modes of a program's connections; all of its packets is another matter.
+/// Parses the mode of a program's connections. Refuses `packet`: `--tun` carries packets.
 fn mode(text: &str) -> Result<Mode, String> {
     match text.parse() {
         Ok(Mode::Packet) => Err("allowed are auto direct bonded; --tun takes packets".to_owned()),
@@ -79,7 +79,7 @@ pub(crate) enum Via {
 }
 
 impl RunArgs {
-    /// Puts what the flags say over what the file says.
+    /// Overrides settings of the file with those of the flags.
     pub(crate) fn apply_to(&self, config: &mut Config) {
         if let Some(scheduler) = self.connection_scheduler {
             config.connection.scheduler = scheduler;
@@ -91,7 +91,7 @@ impl RunArgs {
         self.vouched.apply_to(&mut config.up);
     }
 
-    /// Flags that leave each other nothing to do, in one line.
+    /// Returns a one-line error for flags that exclude each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
         if self.mode == Mode::Auto {
             return None;
@@ -104,21 +104,21 @@ impl RunArgs {
             return None;
         };
         Some(format!(
-            "{flag} cannot be used with --mode {}: it is about servers that connections could go \
-             to over all links",
+            "{flag} cannot be used with --mode {}: it is for servers that are reached over all \
+             links",
             self.mode
         ))
     }
 
-    /// The program's name or path.
+    /// Returns the program's name or path.
     pub(crate) fn program(&self) -> &OsStr {
-        // At least one is required.
+        // The parser requires at least one word.
         self.command
             .first()
             .map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// The program and its arguments.
+    /// Returns the program and its arguments.
     pub(crate) fn command(&self) -> &[OsString] {
         &self.command
     }

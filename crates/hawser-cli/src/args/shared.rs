@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::Args;
 use hawser_config::IpNet;
 
-/// A command whose output is a table.
+/// Flags of a command whose output is a table.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct TableArgs {
     /// Print JSON

@@ -59,7 +59,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// Whether anything is to be changed; else the link is shown.
+    /// Returns whether the flags change the link; otherwise the command shows it.
     pub(crate) fn is_change(&self) -> bool {
         let uses = [self.both, self.up, self.down];
         let words = [&self.price, &self.allowance, &self.signal];
@@ -73,7 +73,7 @@ impl LinkArgs {
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PolicyArgs {
-    /// Action on the policy; shows it when missing.
+    /// Action on the policy; without an action, the command shows the policy.
     #[command(subcommand)]
     pub(crate) action: Option<PolicyAction>,
     /// Format of the table.

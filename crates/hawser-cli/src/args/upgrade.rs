@@ -7,7 +7,8 @@ use clap::Args;
 /// `hawser upgrade`.
 #[derive(Args, Debug)]
 pub(crate) struct UpgradeArgs {
-    /// End what is open in the old process after this time, such as 10m [default: 1h]
+    /// End connections that are still open in the old process after this time, such as 10m
+    /// [default: 1h]
     #[arg(long, value_name = "DURATION", value_parser = limit)]
     pub(crate) limit: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Questions to the daemon that runs in a state directory.
+//! Requests to the daemon that runs in a state directory.
 
 use std::io;
 use std::path::Path;
@@ -21,9 +21,9 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Begins one with the daemon of `state`; `None` where there is none.
+    /// Connects to the daemon of `state`; returns `None` if no daemon runs there.
     pub(crate) async fn begin(state: &StateDir) -> anyhow::Result<Option<Self>> {
-        // `hawser receive` keeps its own things one level below.
+        // `hawser receive` has its own state directory one level below.
         for path in [state.file(SOCKET), state.file(receive::STATE).join(SOCKET)] {
             if let Some(stream) = connect(&path).await? {
                 let decoder = LineDecoder::new();
@@ -33,7 +33,7 @@ impl Conversation {
         Ok(None)
     }
 
-    /// As [`Conversation::begin`]; without a daemon of the user's own, with the machine's.
+    /// Like [`Conversation::begin`]; connects to the machine's daemon if the user runs no daemon.
     pub(crate) async fn begin_with_any(state: &StateDir) -> anyhow::Result<Option<Self>> {
         let own = Self::begin(state).await?;
         if own.is_some() || !StateDir::resolve(None).is_ok_and(|usual| usual == *state) {
@@ -46,7 +46,7 @@ impl Conversation {
         Ok(Some(Self { stream, decoder }))
     }
 
-    /// As [`Conversation::begin_with_any`]; says what to do where no daemon runs.
+    /// Like [`Conversation::begin_with_any`]; if no daemon runs, the error tells how to start one.
     pub(crate) async fn with_daemon(state: &StateDir) -> anyhow::Result<Self> {
         let Some(conversation) = Self::begin_with_any(state).await? else {
             bail!(
@@ -58,12 +58,12 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// Asks, and waits for the answer. What the daemon refuses is an error.
+    /// Sends a request and waits for the answer. A refusal by the daemon is an error.
     pub(crate) async fn ask(&mut self, request: &Request) -> anyhow::Result<Response> {
         self.ask_for(Duration::ZERO, request).await
     }
 
-    /// The same where the daemon may wait for so long before it answers.
+    /// Like [`Conversation::ask`], for a request that the daemon may delay by up to `wait`.
     pub(crate) async fn ask_for(
         &mut self,
         wait: Duration,
@@ -93,7 +93,7 @@ impl Conversation {
         }
     }
 
-    /// The same as [`Conversation::ask_for`], where a refusal is an answer, too.
+    /// Like [`Conversation::ask_for`], but returns a refusal as an answer.
     pub(crate) async fn answer(
         &mut self,
         wait: Duration,
@@ -121,7 +121,7 @@ impl Conversation {
     }
 }
 
-/// The daemon at the other end is there no more.
+/// Error for a daemon that ended before it answered.
 #[derive(Debug, thiserror::Error)]
 #[error("the daemon ended before it answered")]
 pub(crate) struct DaemonEnded;
@@ -135,7 +135,7 @@ fn ended(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Says who may ask the daemon of the machine.
+/// Explains a denied permission: only root and the group may connect to the machine's daemon.
 fn of_group(error: anyhow::Error) -> anyhow::Error {
     let group = group_socket::GROUP;
     match error.downcast_ref::<io::Error>().map(io::Error::kind) {
@@ -156,7 +156,7 @@ async fn connect(path: &Path) -> anyhow::Result<Option<UnixStream>> {
     }
 }
 
-/// The columns of the terminal.
+/// Returns the number of columns of the terminal.
 pub(crate) fn width() -> usize {
     use rustix::termios::tcgetwinsize;
     match tcgetwinsize(std::io::stdout()) {
@@ -166,9 +166,9 @@ pub(crate) fn width() -> usize {
 }
 
 /// Error for an answer of another kind than the request's.
-pub(crate) const OTHER_ANSWER: &str = "the daemon answers something else than was asked";
+pub(crate) const OTHER_ANSWER: &str = "the daemon sent an unexpected answer";
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const READ_SIZE: usize = 64 * 1024;
-/// Width of files and pipes.
+/// Columns of output to files and pipes.
 const DEFAULT_WIDTH: usize = 100;

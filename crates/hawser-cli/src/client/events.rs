@@ -1,4 +1,4 @@
-//! `hawser events`: what has changed in the daemon that runs, and what changes from now on.
+//! `hawser events`: past and future changes in the running daemon.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::args::EventsArgs;
 use crate::client::ask::{Conversation, DaemonEnded, OTHER_ANSWER};
 use crate::setup::{Setup, asked_to_end, show};
 
-/// Tells what the daemon remembers, and goes on until it ends, if that is wanted.
+/// Prints the events that the daemon remembers; with `--follow`, also later events until it ends.
 pub(crate) async fn run(setup: &Setup, args: EventsArgs) -> anyhow::Result<()> {
     let conversation = Conversation::with_daemon(&setup.state).await?;
     if !args.follow {
         return tell(conversation, args).await;
     }
     tokio::select! {
-        // So that signals are taken before anything is told.
+        // The signal handlers are installed before the first event is printed.
         biased;
         () = asked_to_end() => Ok(()),
         told = tell(conversation, args) => match told {
@@ -42,7 +42,7 @@ async fn tell(mut conversation: Conversation, args: EventsArgs) -> anyhow::Resul
         };
         let lines = events.iter().map(|event| line(event, args.table.json));
         show(&lines.collect::<Result<String, _>>()?)?;
-        // Many come a part at a time.
+        // The daemon sends a long list in several parts.
         known = events.last().map_or(latest, |event| event.id);
         if !args.follow && known >= latest {
             return Ok(());
@@ -62,7 +62,7 @@ fn line(event: &Event, json: bool) -> serde_json::Result<String> {
     Ok(text + "\n")
 }
 
-/// Longest time that the daemon may wait for news.
+/// Longest time that the daemon may wait for new events.
 const WAIT: Duration = Duration::from_secs(25);
 /// A day in milliseconds.
 const DAY: u64 = 86_400_000;

@@ -1,6 +1,6 @@
 //! `hawser kill-switch`: the rules that keep everything but Hawser off the links.
 //!
-//! They are the kernel's, so this works whether a daemon runs or not.
+//! The rules are in the kernel, so the command works whether a daemon runs or not.
 
 use anyhow::bail;
 use hawser_config::{CaptureScope, UpConfig};
@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 use crate::args::{Command, KillSwitchAction, KillSwitchArgs};
 use crate::setup::{Setup, show};
 
-/// Says whether it is on, turns it on, or removes it.
+/// Shows whether the kill switch is on, turns it on, or removes it.
 pub(crate) async fn run(setup: &Setup, args: KillSwitchArgs) -> anyhow::Result<()> {
     match args.action {
         None => match kill_switch::find().await? {
@@ -28,8 +28,8 @@ pub(crate) async fn run(setup: &Setup, args: KillSwitchArgs) -> anyhow::Result<(
     }
 }
 
-/// Turns it on. What is inside is open, so it must not be a link: such an interface is shut like
-/// all others, and told as a failure. It need not be there yet.
+/// Turns the kill switch on. Interfaces with captured hosts stay open, so they must not be links:
+/// a link among them is blocked, and the command fails. The interface may appear later.
 async fn turn_on(config: &UpConfig) -> anyhow::Result<()> {
     let (openings, problems) = checked(config).await;
     kill_switch::turn_on(&openings).await?;
@@ -41,24 +41,24 @@ async fn turn_on(config: &UpConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shuts the interfaces that a kill switch has open and that `hawser up` refuses: they may have
-/// become links since it was turned on.
+/// Blocks the interfaces that the active kill switch opens and that `hawser up` refuses: they may
+/// have become links since the switch was turned on.
 pub(crate) async fn shut_refused(config: &UpConfig) -> anyhow::Result<()> {
     let (openings, problems) = checked(config).await;
     if !problems.is_empty() && kill_switch::find().await?.is_some() {
         kill_switch::turn_on(&openings).await?;
         let problems = problems.join("; ");
-        tracing::warn!("the kill switch is on, and open no more where {problems}");
+        tracing::warn!("kill switch now blocks interfaces that it opened: {problems}");
     }
     Ok(())
 }
 
-/// What may stay open, and why the rest may not.
+/// Returns the openings that are allowed, and the reasons why others are not.
 async fn checked(config: &UpConfig) -> (Openings, Vec<String>) {
     let mut openings = openings(config);
     let problems = match list_links().await {
         Ok(links) => shut(&mut openings.inside, &links, &config.links),
-        // None of them is known to be inside.
+        // Without the list of links, no interface is known to be safe to open.
         Err(error) if !openings.inside.is_empty() => {
             openings.inside.clear();
             vec![format!("can't list the links: {error}")]
@@ -68,7 +68,7 @@ async fn checked(config: &UpConfig) -> (Openings, Vec<String>) {
     (openings, problems)
 }
 
-/// Takes out the interfaces that can't have a network behind them; says what is wrong with each.
+/// Removes the interfaces that cannot have a network behind them; returns one reason for each.
 fn shut(inside: &mut Vec<String>, links: &[Link], wanted: &[String]) -> Vec<String> {
     let mut problems = Vec::new();
     inside.retain(|name| {
@@ -79,7 +79,7 @@ fn shut(inside: &mut Vec<String>, links: &[Link], wanted: &[String]) -> Vec<Stri
     problems
 }
 
-/// What the configuration leaves open past a kill switch.
+/// Returns the networks and interfaces that the configuration exempts from the kill switch.
 pub(crate) fn openings(config: &UpConfig) -> Openings {
     let lan = |scope: &CaptureScope| match scope {
         CaptureScope::Lan(name) => Some(name.clone()),
@@ -91,13 +91,13 @@ pub(crate) fn openings(config: &UpConfig) -> Openings {
     }
 }
 
-/// The line about one that is on.
+/// Returns the message about a kill switch that is on.
 pub(crate) fn told(since: UnixTime) -> String {
     hawser_control::kill_switch_line(UnixTime::now().since(since))
 }
 
-/// Lets the sockets of this process pass a kill switch that is on, as those of `hawser up` do.
-/// `hawser up` sees to that itself.
+/// Marks the sockets of this process so that an active kill switch passes them. `hawser up` marks
+/// its sockets itself.
 pub(crate) async fn join(command: &Command) {
     let sends = matches!(
         command,
@@ -108,12 +108,12 @@ pub(crate) async fn join(command: &Command) {
             | Command::Bench(_)
             | Command::Doctor(_)
     );
-    // Others may neither look nor mark.
+    // Only root may read the kernel's rules and mark sockets.
     if sends && geteuid().is_root() {
         match kill_switch::join().await {
             Ok(Some(_)) => tracing::debug!("the kill switch is on: sockets are marked"),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "whether a kill switch is on is not known"),
+            Err(error) => tracing::debug!(%error, "can't find out whether a kill switch is on"),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::client::ask::{Conversation, width};
 use crate::client::status::status;
 use crate::setup::{Setup, Usage, show, show_json};
 
-/// Has the daemon use the link as the flags say; shows it where they say nothing.
+/// Changes how the daemon uses the link; without a change in the flags, shows the link.
 pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
     if !args.is_change() {

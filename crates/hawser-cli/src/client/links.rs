@@ -1,4 +1,4 @@
-//! `hawser links`: the links of the daemon that runs, and what moves over each of them.
+//! `hawser links`: the links of the running daemon, and the traffic on each.
 
 use hawser_control::{Request, render_links};
 
@@ -7,7 +7,7 @@ use crate::client::ask::{Conversation, width};
 use crate::client::status::status;
 use crate::setup::{Setup, show, show_json};
 
-/// Lists them.
+/// Lists the links.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
     let snapshot = status(&mut conversation, &Request::STATUS_WITHOUT_SESSIONS).await?;

@@ -1,4 +1,4 @@
-//! `hawser policy`: how the running daemon chooses links, and how it is to do so from now on.
+//! `hawser policy`: shows or changes how the running daemon chooses links.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::args::{PolicyAction, PolicyArgs, PolicySetArgs};
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
 use crate::setup::{Setup, show, show_json};
 
-/// Shows it, or has the daemon do otherwise.
+/// Shows the policy, or changes it in the daemon.
 pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
     if let Some(PolicyAction::Set(args)) = &args.action {
@@ -32,7 +32,7 @@ pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> 
     }
 }
 
-/// Names the gateways and peers that go on sending by their own policy.
+/// Lists the gateways and peers that keep their own policy for what they send.
 async fn say_who_keeps_to_its_own(conversation: &mut Conversation) -> anyhow::Result<()> {
     let request = Request::Status {
         sessions: None,
@@ -59,8 +59,8 @@ async fn ask(conversation: &mut Conversation) -> anyhow::Result<PolicyStatus> {
     }
 }
 
-/// Like `ask`, but none where the daemon has no choice, has not connected yet, or is too old for
-/// the question: then no change was made at run time.
+/// Like `ask`, but returns `None` if the daemon has no policy, has not connected yet, or is too
+/// old for the request: in these cases nothing was changed at run time.
 pub(crate) async fn ask_if_any(
     conversation: &mut Conversation,
 ) -> anyhow::Result<Option<PolicyStatus>> {

@@ -1,4 +1,4 @@
-//! `hawser status`: what the daemon that runs in the state directory is doing.
+//! `hawser status`: the state of the daemon that runs in the state directory.
 
 use anyhow::bail;
 use hawser_control::{Request, Response, STREAMS_SHOWN, StatusSnapshot, render_status};
@@ -10,7 +10,7 @@ use crate::client::ask::{Conversation, OTHER_ANSWER, width};
 use crate::client::kill_switch::told;
 use crate::setup::{Setup, show, show_json};
 
-/// Shows what the daemon is doing.
+/// Shows the state of the daemon.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let wanted = if args.json {
         ALL_SESSIONS
@@ -23,7 +23,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let begun = Conversation::with_daemon(&setup.state).await;
     let mut conversation = match begun {
         Ok(conversation) => conversation,
-        // It holds all the same.
+        // A kill switch blocks traffic even if no daemon runs.
         Err(error) => match kill_switch::find().await {
             Ok(Some(since)) => bail!("{error:#}. {}", told(since)),
             _ => return Err(error),
@@ -37,7 +37,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the `wanted` part of the status of the daemon of `state`; `None` where none runs.
+/// Returns the `wanted` part of the status of the daemon of `state`; `None` if no daemon runs.
 pub(crate) async fn ask(
     state: &StateDir,
     wanted: &Request,

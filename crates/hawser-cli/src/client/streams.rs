@@ -1,4 +1,4 @@
-//! `hawser streams`: what programs have open, and over which links it goes.
+//! `hawser streams`: the open connections of programs, and the links that carry them.
 
 use anyhow::bail;
 use hawser_control::{
@@ -12,7 +12,7 @@ use crate::client::ask::{Conversation, OTHER_ANSWER, width};
 use crate::client::status::status;
 use crate::setup::{Setup, show, show_json};
 
-/// Lists the streams of sessions, and connections that go over one link each.
+/// Lists the streams of sessions, and the connections that use one link each.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
     let snapshot = status(&mut conversation, &Request::STATUS).await?;
@@ -24,7 +24,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The latest connections, where the daemon places any.
+/// Returns the latest connections, if the daemon places connections on links.
 async fn placed(
     conversation: &mut Conversation,
     snapshot: &StatusSnapshot,
@@ -36,7 +36,7 @@ async fn placed(
         session: None,
         stream: None,
         connection: None,
-        // As many as are remembered.
+        // All that the daemon remembers.
         connections: Some(u64::MAX),
     };
     match conversation.ask(&request).await? {
@@ -59,7 +59,7 @@ struct OfSession<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_left: bool,
     scheduler: &'a str,
-    /// The links that all of its streams go over now.
+    /// Links that carry the session's streams now.
     links: Vec<&'a str>,
     stream_count: u64,
     streams: &'a [StreamStatus],

@@ -1,4 +1,4 @@
-//! `hawser top`: the daemon that runs in the state directory, on the terminal.
+//! `hawser top`: a live view of the daemon that runs in the state directory.
 
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::args::TopArgs;
 use crate::client::ask::Conversation;
 use crate::setup::{Setup, explained};
 
-/// Shows it until the user quits.
+/// Shows the daemon's state until the user quits.
 pub(crate) async fn run(setup: &Setup, args: TopArgs) -> anyhow::Result<()> {
     if !stdout().is_terminal() {
         bail!("`hawser top` needs a terminal; `hawser status` shows the state once");
     }
-    // A daemon that never ran is not waited for.
+    // Fail now if no daemon runs; later, the view waits for a daemon that has ended.
     Conversation::with_daemon(&setup.state).await?;
     let found = Look::of(|name| std::env::var(name).ok());
     let look = Look {
@@ -28,8 +28,7 @@ pub(crate) async fn run(setup: &Setup, args: TopArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The daemon's control socket. Each request has a connection of its own: the daemon has places for
-/// few at once.
+/// The daemon's control socket. Each request uses a new connection: the daemon allows few at once.
 struct Socket<'a>(&'a StateDir);
 
 impl Ask for Socket<'_> {

@@ -9,7 +9,7 @@ use super::ask::Conversation;
 use crate::args::UpgradeArgs;
 use crate::setup::{Setup, show};
 
-/// Has the daemon replaced, and waits until the new process serves.
+/// Has a new process replace the daemon, and waits until the new process serves.
 pub(crate) async fn run(setup: &Setup, args: &UpgradeArgs) -> anyhow::Result<()> {
     let mut daemon = Conversation::with_daemon(&setup.state).await?;
     let request = Request::Upgrade { limit: args.limit };
@@ -17,7 +17,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpgradeArgs) -> anyhow::Result<()>
         Response::Upgraded { process_id } => show(&format!(
             "process {process_id} has taken over; what was open before goes on until it ends\n"
         )),
-        _ => bail!("the daemon gives another answer than was asked for"),
+        _ => bail!("the daemon sent an unexpected answer"),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::args::WebArgs;
 use crate::daemon::dashboard::{renew_token, token};
 use crate::setup::{Setup, show};
 
-/// Prints the address of the dashboard with the token in it, with a new one if that is asked for.
+/// Prints the address of the dashboard with its token; `--renew` replaces the token first.
 pub(crate) async fn run(setup: &Setup, args: WebArgs) -> anyhow::Result<()> {
     if args.renew {
         renew(&setup.state).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn run(setup: &Setup, args: WebArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Replaces the token; the old one is refused from now on.
+/// Replaces the token. The daemon refuses the old token from then on.
 async fn renew(state: &StateDir) -> anyhow::Result<()> {
     renew_token(state)?;
     if let Some(mut daemon) = Conversation::begin(state).await? {

@@ -1,4 +1,4 @@
-//! `hawser why`: why the running daemon used a link, or did not, and where connections went.
+//! `hawser why`: the reasons why the running daemon used each link or not.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::args::WhyArgs;
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
 use crate::setup::{Setup, show, show_json};
 
-/// Says it in words or as JSON, or writes down what it rests on.
+/// Prints the reasons as text or JSON, or writes the recording that they are derived from.
 pub(crate) async fn run(setup: &Setup, args: &WhyArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
     if let Some(path) = &args.dump {
@@ -36,7 +36,7 @@ pub(crate) async fn run(setup: &Setup, args: &WhyArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The recording of a session, piece by piece.
+/// Fetches the recording of a session, piece by piece.
 async fn fetch(conversation: &mut Conversation, args: &WhyArgs) -> anyhow::Result<Vec<u8>> {
     let mut recording = Vec::new();
     loop {
@@ -80,5 +80,5 @@ fn write(path: &Path, recording: &[u8]) -> anyhow::Result<()> {
     ))
 }
 
-/// Beyond what any daemon records.
+/// Larger than any daemon's recording.
 const MAX_RECORDING: usize = 128 << 20;

@@ -1,4 +1,4 @@
-//! `hawser bench`: what each link gives alone, and what all give together.
+//! `hawser bench`: the throughput of each link alone, and of all links together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,12 +81,13 @@ struct BenchReport {
     gateway: String,
     links: Vec<Measured>,
     together: Measured,
-    /// Together by the sum of the single links. Source: PATTHEL §IV, bandwidth utilisation.
+    /// Rate of all links together by the sum of their single rates. Source: PATTHEL §IV, bandwidth
+    /// utilisation.
     up_utilisation: Option<f64>,
     down_utilisation: Option<f64>,
 }
 
-/// One link, or all of them.
+/// Result for one link, or for all of them together.
 #[derive(Debug, Default, Serialize)]
 struct Measured {
     name: String,
@@ -183,7 +184,7 @@ impl std::fmt::Display for BenchReport {
     }
 }
 
-/// The links to measure one by one.
+/// Returns the links to measure one by one.
 fn link_names(config: &ClientConfig, links: &Links) -> Vec<String> {
     let is_local = |address: &HostPort| {
         let address = address.socket_addr();
@@ -191,6 +192,7 @@ fn link_names(config: &ClientConfig, links: &Links) -> Vec<String> {
     };
     let links = links.borrow();
     let chosen = if config.addresses.iter().all(is_local) {
+        // No other link leads to a gateway on this machine.
         links.iter().filter(|link| link.loopback).cloned().collect()
     } else {
         usable(&links, &config.links)
@@ -205,7 +207,7 @@ fn link_names(config: &ClientConfig, links: &Links) -> Vec<String> {
     chosen.map(|link| link.name).collect()
 }
 
-/// Gives every link the time to join, so that the measurement is of all of them.
+/// Waits until every link has joined, so that the measurement covers all of them.
 async fn wait_for_links(client: &Client, links: usize) {
     let deadline = Instant::now() + JOIN_PATIENCE;
     while Instant::now() < deadline {
@@ -226,7 +228,7 @@ async fn wait_for_links(client: &Client, links: usize) {
     }
 }
 
-/// Sends to the gateway's sink, which says in the end how much has come.
+/// Sends data to the gateway's sink, which reports at the end how much it received.
 async fn upload(client: &Client, amount: Amount) -> anyhow::Result<Rate> {
     let mut stream = begin(client, Purpose::Sink).await?;
     let (noise, begun) = (noise(), Instant::now());
@@ -268,7 +270,7 @@ async fn download(client: &Client, amount: Amount) -> anyhow::Result<Rate> {
         }
     }
     let time = begun.elapsed();
-    // Whatever else is on its way is not wanted.
+    // Discard the data that is still in flight.
     stream.reset(0);
     if let Amount::Size(size) = amount {
         ensure!(
@@ -289,7 +291,7 @@ async fn begin(client: &Client, purpose: Purpose) -> anyhow::Result<BondStream> 
 }
 
 impl Amount {
-    /// Returns the number of bytes to move next, at most `most`; none when it is enough.
+    /// Returns the number of bytes to move next, at most `most`; `None` once the amount is reached.
     fn next(self, moved: u64, begun: Instant, most: usize) -> Option<usize> {
         match self {
             Self::Size(size) => {

@@ -17,21 +17,21 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Bars if standard error is a terminal.
+    /// Creates a display, with bars if standard error is a terminal.
     pub(crate) fn new() -> Self {
         let bars = stderr().is_terminal().then(|| {
-            // Twice a second: over a slow terminal the bars must not slow the files.
+            // Few redraws a second: the bars must not slow the transfers on a slow terminal.
             MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(BAR_HZ))
         });
         Self { bars }
     }
 
-    /// A place for one file, which goes when it is dropped.
+    /// Adds a bar for one file; dropping it removes the bar.
     pub(crate) fn place(&self) -> FileBar {
         FileBar { bar: self.bar() }
     }
 
-    /// A place for a directory with this many files of this size in all.
+    /// Adds a bar for a directory with this many files of this total size.
     pub(crate) fn tree(&self, name: String, files: usize, size: ByteCount) -> TreeBar {
         let bar = self.bar();
         bar.set_length(size.as_u64());
@@ -52,7 +52,7 @@ impl Board {
         }
     }
 
-    /// A line on standard output, above the bars.
+    /// Prints a line on standard output, above the bars.
     pub(crate) fn say(&self, line: &str) -> anyhow::Result<()> {
         let line = format!("{}\n", printable(line));
         match &self.bars {
@@ -61,7 +61,7 @@ impl Board {
         }
     }
 
-    /// A line on standard error, above the bars.
+    /// Prints a line on standard error, above the bars.
     pub(crate) fn complain(&self, line: &str) {
         let complain = || eprintln!("hawser: {}", printable(line));
         match &self.bars {
@@ -73,7 +73,7 @@ impl Board {
 
 /// Display of one file's transfer.
 pub(crate) trait Place: Progress {
-    /// Says what is waited for.
+    /// Shows what the transfer is waiting for.
     fn note(&self, text: &str);
 
     /// Returns the bytes of the file that are done.
@@ -114,7 +114,7 @@ impl Progress for FileBar {
         if matches!(update.phase, Phase::Transferring | Phase::Finished) {
             self.bar.set_position(update.done.as_u64());
             if resumed {
-                // What was there before says nothing about the rate.
+                // Data from an earlier transfer must not count in the rate.
                 self.bar.reset_eta();
             }
         }
@@ -136,13 +136,13 @@ pub(crate) struct TreeBar {
 }
 
 impl TreeBar {
-    /// A place for one thing in the directory.
+    /// Returns the display of one entry of the directory.
     pub(crate) fn place(&self) -> EntryBar<'_> {
         let done = AtomicU64::new(0);
         EntryBar { tree: self, done }
     }
 
-    /// Counts a file that is through.
+    /// Counts a finished file.
     pub(crate) fn count(&self) {
         self.finished.fetch_add(1, Ordering::Relaxed);
         self.show();
@@ -188,13 +188,13 @@ impl Progress for EntryBar<'_> {
         bar.set_prefix("");
         match now.checked_sub(before) {
             Some(more) => bar.inc(more),
-            // Wrong bytes are sent again.
+            // Bytes that arrived damaged are sent again.
             None => bar.dec(before - now),
         }
     }
 }
 
-/// A count and how fast it went: `12.00 MB in 1.2 s, 80.0 Mbit/s`.
+/// Formats an amount with its time and rate: `12.00 MB in 1.2 s, 80.0 Mbit/s`.
 pub(crate) fn amount(bytes: ByteCount, time: Duration) -> String {
     let rate = Rate::over(bytes, time.max(Duration::from_millis(1)));
     format!("{bytes} in {:.1} s, {rate}", time.as_secs_f64())
@@ -206,14 +206,14 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("=> ")
 }
 
-/// Names come from others: a terminal must not take them for commands.
+/// Replaces control characters: file names come from other hosts and must not control the terminal.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "?")
 }
 
 const TEMPLATE: &str =
     "{wide_msg} [{bar:20}] {decimal_bytes:>9} {decimal_bytes_per_sec:>12} {eta:>4} {prefix}";
-/// Where the end is not known.
+/// Template for a transfer of unknown size.
 const ENDLESS_TEMPLATE: &str =
     "{wide_msg} {decimal_bytes:>9} {decimal_bytes_per_sec:>12} {elapsed:>4} {prefix}";
 const BAR_HZ: u8 = 4;

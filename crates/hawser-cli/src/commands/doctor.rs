@@ -1,4 +1,4 @@
-//! `hawser doctor`: what would keep bonding from working here.
+//! `hawser doctor`: checks for everything that would prevent bonding on this machine.
 
 mod agent;
 mod check;
@@ -21,7 +21,7 @@ use crate::args::TableArgs;
 use crate::setup::{Setup, show, show_json};
 use check::{Check, Status};
 
-/// Looks everywhere; fails when something would keep bonding from working.
+/// Runs all checks; fails if one of them finds a problem that prevents bonding.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let wanted = &setup.config.up.links;
     let all = list_links().await?;
@@ -45,7 +45,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A machine that can reach nothing may have been left so.
+/// Warns of a kill switch that is on: a forgotten one explains why the network is unreachable.
 async fn kill_switch() -> Option<Check> {
     let since = kill_switch::find().await.ok()??;
     let age = span(UnixTime::now().since(since));
@@ -56,7 +56,7 @@ async fn kill_switch() -> Option<Check> {
     ))
 }
 
-/// A fronted port whose connections come to another one has no bonds of its own.
+/// Warns of address translation that redirects a fronted port: such connections get no bond.
 async fn redirects(fronted: &[FrontPort]) -> Vec<Check> {
     let ports: BTreeSet<u16> = fronted.iter().map(|it| it.port).collect();
     let led = if ports.is_empty() {

@@ -1,5 +1,5 @@
-//! `hawser enclosed`: what the program of `hawser run --tun` is until it begins. `hawser keeper`:
-//! what stays in its network for a moment after its end.
+//! `hawser enclosed`: enters a network of its own and then becomes the program of `hawser run
+//! --tun`. `hawser keeper`: keeps that network for a moment after the program's end.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -10,7 +10,7 @@ use hawser_net::tun::{self, TunAddresses, enter};
 use crate::args::{EnclosedArgs, KeeperArgs};
 use crate::commands::run::cannot_run;
 
-/// Enters a network of its own and becomes the program there.
+/// Enters a network of its own and executes the program there.
 pub(crate) fn run(args: &EnclosedArgs) -> ExitCode {
     let wanted = TunAddresses {
         addresses: args.address.clone(),

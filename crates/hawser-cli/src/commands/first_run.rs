@@ -1,4 +1,4 @@
-//! `hawser setup`: from a fresh installation to a program that runs, by four questions at most.
+//! `hawser setup`: sets up a fresh installation by at most four questions.
 
 mod desktop;
 mod questions;
@@ -15,7 +15,7 @@ use questions::{Answers, Ground, Role};
 use record::Record;
 use steps::Steps;
 
-/// Asks, does what was answered, and says how it is taken back; or takes it back.
+/// Asks the questions, carries out the answers, and tells how to undo them; or undoes them.
 pub(crate) async fn run(setup: &Setup, args: &SetupArgs) -> anyhow::Result<()> {
     setup.state.prepare()?;
     let mut record = Record::open(&setup.state)?;
@@ -57,7 +57,7 @@ pub(crate) async fn run(setup: &Setup, args: &SetupArgs) -> anyhow::Result<()> {
     show(&text)
 }
 
-/// What to do with it.
+/// Returns advice on what to do next.
 fn next(answers: &Answers, ground: &Ground) -> String {
     let sudo = if ground.is_root { "sudo " } else { "" };
     let command = match &answers.role {
@@ -81,7 +81,7 @@ fn undo(setup: &Setup, record: &mut Record, which: Undo) -> anyhow::Result<()> {
     if steps.is_empty() {
         return show("there is nothing to take back\n");
     }
-    // One that fails can be tried again, and those before it with it.
+    // A step that fails stays recorded with the earlier ones, so that undo can be tried again.
     for step in steps {
         let line = steps::take_back(setup, &step)?;
         record.forget(&step)?;

@@ -1,4 +1,4 @@
-//! Invites that were given on the command line, or come from standard input.
+//! Invites from the command line or from standard input.
 
 use std::io::{self, Read};
 
@@ -12,7 +12,7 @@ use crate::setup::{Setup, Usage};
 /// line, which the kernel shows to every user of the machine for as long as the program runs.
 pub(crate) fn take(setup: &Setup, command: &mut Command) -> anyhow::Result<()> {
     if setup.is_taking_over {
-        // The process before has read them.
+        // The old process has read them.
         forget_read(command);
     }
     let sends_input = is_sending_input(command);
@@ -35,7 +35,7 @@ pub(crate) fn take(setup: &Setup, command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The invites that were given, or where they are.
+/// Returns the sources of the command's invites.
 fn invites(command: &mut Command) -> Vec<&mut GatewaySource> {
     match command {
         Command::Up(args) => args.gateway.iter_mut().chain(&mut args.peers).collect(),
@@ -54,7 +54,7 @@ fn forget_read(command: &mut Command) {
     }
 }
 
-/// Whether standard input is something that is sent.
+/// Returns whether the command sends the data from standard input.
 fn is_sending_input(command: &Command) -> bool {
     let Command::Send(args) = command else {
         return false;
@@ -62,7 +62,7 @@ fn is_sending_input(command: &Command) -> bool {
     args.files.iter().any(|file| file.as_os_str() == "-")
 }
 
-/// Reads one line, and nothing after it: that may be the answer to a question.
+/// Reads one line and nothing after it, which may be the answer to a question.
 fn read_line(input: &mut impl Read) -> anyhow::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];
@@ -84,7 +84,7 @@ fn read_line(input: &mut impl Read) -> anyhow::Result<String> {
     Ok(line.to_owned())
 }
 
-/// Far longer than any invite.
+/// Longest line that is read; an invite is far shorter.
 const MAX_LINE: usize = 8192;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `hawser invite`: the gateway's invites, whether it runs or not.
+//! `hawser invite`: the gateway's invites. Works whether the gateway runs or not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub(crate) async fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<(
     }
 }
 
-/// Makes one that carries the addresses of `--advertise`, else those that the last `hawser serve`
-/// has advertised, and what their names lead to.
+/// Makes an invite with the addresses of `--advertise`, or else those that the last `hawser serve`
+/// has advertised, and with the addresses that their names resolve to.
 async fn make(state: &StateDir, store: &GatewayStore, args: &InviteArgs) -> anyhow::Result<()> {
     let gateway = state.identity()?.public();
     let advertised = addresses(state)?;
@@ -57,8 +57,8 @@ async fn make(state: &StateDir, store: &GatewayStore, args: &InviteArgs) -> anyh
     Ok(())
 }
 
-/// A QR code with its margin, two rows of dots in each line of text: right on terminals that write
-/// light on dark, and the other way round elsewhere, which cameras take as well.
+/// Returns a QR code with its margin, two rows of dots in each line of text. The colours are right
+/// on dark terminals and inverted on light ones, which cameras also accept.
 fn in_dots(bytes: &[u8]) -> anyhow::Result<String> {
     let code = QrCode::with_error_correction_level(bytes, EcLevel::L);
     let code = code.context("the invite is too long for a QR code")?;
@@ -110,7 +110,7 @@ fn list(store: &GatewayStore, json: bool) -> anyhow::Result<()> {
     show(&text)
 }
 
-/// An invite for programs that read the list.
+/// Returns an invite as JSON.
 fn described(invite: &PendingInvite, now: UnixTime) -> Value {
     let valid_for = invite.is_open(now).then(|| invite.expires.since(now));
     json!({
@@ -138,7 +138,7 @@ fn rounded(span: Duration) -> String {
     }
 }
 
-/// The state directory, if a gateway has ever run there.
+/// Returns the state directory; fails if no gateway has ever run there.
 pub(crate) fn gateway_state(setup: &Setup) -> anyhow::Result<&StateDir> {
     let state = &setup.state;
     if !state.file(ADDRESSES).exists() {

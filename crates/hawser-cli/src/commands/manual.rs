@@ -1,5 +1,5 @@
-//! `hawser completions` and `hawser man`: what the definition of the command line makes for shells
-//! and readers.
+//! `hawser completions` and `hawser man`: scripts for shells, and manual pages, generated from the
+//! definition of the command line.
 
 mod sections;
 
@@ -13,7 +13,7 @@ use clap_mangen::Man;
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::setup::show;
 
-/// Prints the script with which a shell completes commands and flags.
+/// Prints the script that makes a shell complete commands and flags.
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "hawser", &mut script);
@@ -23,7 +23,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
 /// Writes a page for each command, or prints the first.
 pub(crate) fn pages(args: &ManArgs) -> anyhow::Result<()> {
     let mut all = Cli::command().disable_help_subcommand(true);
-    // Gives each command its whole name.
+    // Sets the full name of each command.
     all.build();
     let Some(folder) = &args.out else {
         return show(&String::from_utf8(page(all)?.1)?);
@@ -42,7 +42,7 @@ fn write(command: Command, folder: &Path) -> io::Result<()> {
     std::fs::write(folder.join(name), text)
 }
 
-/// The page of a command: the name of its file, and its text.
+/// Returns the page of a command: the name of its file, and its text.
 fn page(command: Command) -> io::Result<(String, Vec<u8>)> {
     let name = command.get_display_name().unwrap_or("hawser").to_owned();
     let man = Man::new(command).source(RELEASE).manual("Hawser");

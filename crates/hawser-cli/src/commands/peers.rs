@@ -1,5 +1,5 @@
-//! `hawser peers`: the hosts that are known by name, and the gateway's clients, whether a daemon
-//! runs or not.
+//! `hawser peers`: the hosts that are known by name, and the gateway's clients. Works whether a
+//! daemon runs or not.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::commands::invite::gateway_state;
 use crate::daemon::proxy::session::reference;
 use crate::setup::{Setup, Usage, show, show_json};
 
-/// Lists those that are known, or changes who is.
+/// Lists the known hosts and clients, or changes them.
 pub(crate) async fn peers(setup: &Setup, args: &PeersArgs) -> anyhow::Result<()> {
     let state = &setup.state;
     match &args.action {
@@ -116,7 +116,7 @@ async fn list(setup: &Setup, json: bool) -> anyhow::Result<()> {
     show(&tables(&names, &clients))
 }
 
-/// A gateway's clients, with what is shown of them.
+/// Returns a gateway's clients, with their status.
 async fn clients(state: &StateDir) -> anyhow::Result<Vec<(Peer, PeerStatus)>> {
     let running = status::ask(state, &status::ALL_SESSIONS)
         .await
@@ -142,7 +142,7 @@ async fn clients(state: &StateDir) -> anyhow::Result<Vec<(Peer, PeerStatus)>> {
     Ok(peers.map(with_status).collect())
 }
 
-/// A host that is known by name, for programs that read the list.
+/// Returns a host that is known by name as JSON.
 fn told(peer: &NamedPeer) -> Value {
     json!({
         "name": peer.name.to_string(),
@@ -208,7 +208,7 @@ mod tests {
         let store = ClientStore::open(&state).unwrap();
         store.remember_peer(key, &[], UnixTime::now()).unwrap();
         remove(&state, &Removed::Key(key)).unwrap();
-        // A daemon that runs reads the list again.
+        // A running daemon reads the list again.
         assert!(store.reload_if_changed().unwrap());
         assert!(store.gateways().is_empty());
         let again = remove(&state, &Removed::Key(key)).unwrap_err();

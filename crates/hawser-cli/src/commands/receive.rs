@@ -22,7 +22,7 @@ use crate::daemon::gateway::far_end::FarEnd;
 use crate::daemon::gateway::front_door::Services;
 use crate::setup::{Setup, substate};
 
-/// Takes files until it is asked to end.
+/// Receives files until the command is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()> {
     let directory = &args.directory;
     ensure!(
@@ -38,7 +38,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         },
         ..ReceiveOptions::default()
     };
-    // Permission to send files does not make a client of the gateway, nor the other way round.
+    // A sender of files does not become a client of the gateway, nor the other way round.
     let state = substate(&setup.state, STATE)?;
     check_apart(directory, setup.state.path())
         .with_context(|| format!("can't receive into {}", directory.display()))?;
@@ -46,7 +46,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         .with_context(|| format!("can't receive into {}", directory.display()))?;
     let mut config = setup.config.serve.clone();
     args.door.apply_to(&mut config);
-    // That is the gateway's, which may run beside.
+    // The dashboard belongs to the gateway, which may run at the same time.
     config.web = None;
     let far_end = FarEnd {
         setup,
@@ -82,7 +82,7 @@ fn check_apart(directory: &Path, state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes the file that one stream brings.
+/// Receives the file of one stream.
 async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
     let peer = incoming.peer;
     let mut stream = Bonded::new(incoming.stream);
@@ -94,7 +94,7 @@ async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
     let (reader, writer) = match stream.into_unordered() {
         Ok(halves) => halves,
         Err(error) => {
-            tracing::debug!(%peer, %error, "a stream was over before it began");
+            tracing::debug!(%peer, %error, "stream ended before the transfer began");
             return;
         }
     };
@@ -102,13 +102,13 @@ async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
     let result = receiver.receive(Chunks(reader), writer, &place).await;
     drop(place);
     match result {
-        // Files are what is told of a directory.
+        // Of a directory, only its files are reported.
         Ok(received) if received.kind != EntryKind::File => {
             let path = received.path.display();
             tracing::debug!(%path, kind = ?received.kind, "received");
         }
         Ok(received) => {
-            // A reader of the output that has gone is no reason to stop receiving.
+            // Receiving goes on even if the reader of the output has closed it.
             let _ = board.say(&told(&received, begun));
         }
         Err(ReceiveError::Superseded) => tracing::info!(%peer, "a later transfer took over"),
@@ -116,7 +116,7 @@ async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
     }
 }
 
-/// The chunks of a bonded stream, as file transfer reads them.
+/// Adapts the chunks of a bonded stream to the reader of file transfers.
 struct Chunks(UnorderedReader);
 
 impl UnorderedRead for Chunks {
@@ -138,5 +138,5 @@ fn told(received: &Received, begun: Instant) -> String {
     }
 }
 
-/// Below the state directory.
+/// Subdirectory of the state directory.
 pub(crate) const STATE: &str = "receive";

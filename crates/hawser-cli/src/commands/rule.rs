@@ -20,7 +20,7 @@ use crate::config_file::{ConfigFile, absolute};
 use crate::rule_files::{RuleFiles, Said, edit};
 use crate::setup::{Setup, Usage, show, show_json};
 
-/// Does what is asked with the rules.
+/// Carries out the action on the rules.
 pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
     let action = match args.action {
         RuleAction::Add(args) if args.now => return add_now(setup, *args).await,
@@ -36,7 +36,7 @@ pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
             RuleAction::Remove { number } => *number as usize > told.said.rules.len(),
             RuleAction::List { .. } | RuleAction::Test(_) => false,
         };
-        // Root does not write where a service says.
+        // Root does not write to a path that a service user has chosen.
         if is_written {
             let config = config.display();
             let problem = format!(
@@ -145,9 +145,9 @@ fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> a
 #[derive(Default)]
 struct Told {
     said: Said,
-    /// Its configuration, if it has one with a name that can be shown.
+    /// The daemon's configuration file, if it has one with a printable name.
     config: Option<PathBuf>,
-    /// Use of the gateway, where there is one.
+    /// Use of the gateway, if there is one.
     gateway: Option<GatewayUse>,
 }
 
@@ -181,7 +181,7 @@ fn gateway(setup: &Setup) -> Option<GatewayUse> {
     Some(setup.config.connection.gateway)
 }
 
-/// The names of the links that are there; none when that can't be told.
+/// Returns the names of the present links; `None` if the links can't be listed.
 async fn present_links() -> Option<Vec<String>> {
     let (_monitor, links) = LinkMonitor::start().await.ok()?;
     let links = links.borrow();

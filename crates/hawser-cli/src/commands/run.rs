@@ -1,4 +1,4 @@
-//! `hawser run`: one program, whose connections go over every link.
+//! `hawser run`: runs one program and spreads its connections over every link.
 
 mod child;
 mod enclosed;
@@ -39,10 +39,10 @@ use shimmed::LeadsOut;
 
 pub(crate) use child::cannot_run;
 
-/// Runs the program to its end; its exit code is ours.
+/// Runs the program to its end, and returns its exit code.
 ///
-/// No daemon is needed, and one that runs is not disturbed: the lock of the state directory stays
-/// its own.
+/// Needs no daemon and does not disturb a running one, because it does not take the lock of the
+/// state directory.
 pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCode> {
     if let Some(reason) = args.contradiction() {
         return Err(Usage(reason).into());
@@ -53,7 +53,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     let (_monitor, links) = LinkMonitor::start()
         .await
         .context("can't follow the links")?;
-    // The program connects now, and not when a link comes.
+    // The program connects now, so a missing link can't be waited for.
     if let Some(missing) = missing_links(&args.links, &links.borrow()) {
         return Err(Usage(missing).into());
     }
@@ -125,7 +125,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     ended
 }
 
-/// The flag that has everything go over a gateway.
+/// Returns the flag that sends everything over a gateway, if it is set.
 fn needs_gateway(args: &RunArgs) -> Option<&'static str> {
     match args.mode {
         Mode::Bonded => Some("--mode bonded"),
@@ -133,7 +133,7 @@ fn needs_gateway(args: &RunArgs) -> Option<&'static str> {
     }
 }
 
-/// Looks for Hawser on servers that this machine has not enrolled with, where that is wanted.
+/// Starts to look for Hawser on servers that this machine has not enrolled with, if configured.
 fn discovering(
     setup: &Setup,
     (config, args): (&Config, &RunArgs),
@@ -148,7 +148,7 @@ fn discovering(
         setup,
         config: &config.up,
         links: (links, link_rules),
-        // Other programs are in this process's own.
+        // This process's own control group contains other programs.
         group: group.map(Path::to_path_buf).ok_or(CaptureError::NoOwnGroup),
         director,
         rules,
@@ -158,7 +158,7 @@ fn discovering(
     seeking.start().map(Some)
 }
 
-/// Holds names to their vouchers, where that is wanted, and programs connect by this process.
+/// Starts to check names against their vouchers, if configured; `--mode` and `--tun` prevent that.
 fn vouched(
     setup: &Setup,
     (config, args): (&Config, &RunArgs),
@@ -181,7 +181,7 @@ fn vouched(
     vouching::start((setup, config), (links, link_rules), place, rules, &choice)
 }
 
-/// Looks for peers among destinations, unless that is not wanted.
+/// Starts to look for peers among destinations, unless that is disabled.
 fn peering(
     setup: &Setup,
     (config, mode): (&Config, Mode),
@@ -196,7 +196,8 @@ fn peering(
     Peering::start(setup, wanted, links, connection_rules, &choice).map(Some)
 }
 
-/// Connections that go over the gateway or over one link, each as rules and configuration have it.
+/// Runs the program with connections over the gateway or over one link, by the rules and the
+/// configuration.
 async fn run_with_gateway(
     (setup, args, config): (&Setup, &RunArgs, &Config),
     (target, kernel): (Target, Option<Kernel>),
@@ -229,8 +230,8 @@ async fn run_with_gateway(
     ended
 }
 
-/// Connections that the library hands over, each over one link, or over a session where the
-/// destination has a peer.
+/// Runs the program with the library: each connection uses one link, or a session if the
+/// destination is a peer.
 async fn run_shimmed(
     setup: &Setup,
     args: &RunArgs,
@@ -248,26 +249,26 @@ async fn run_shimmed(
     ended
 }
 
-/// The kernel's way, if it is wanted and possible.
+/// Prepares capturing in the kernel, if that is wanted and possible.
 fn kernel(via: Via) -> anyhow::Result<Option<Kernel>> {
     if via == Via::Shim {
-        tracing::debug!("connections are taken by a library in the program, as asked");
+        tracing::debug!("capturing connections with the library, as requested");
         return Ok(None);
     }
     match Kernel::prepare() {
         Ok(kernel) => {
-            tracing::debug!("connections are taken in the kernel");
+            tracing::debug!("capturing connections in the kernel");
             Ok(Some(kernel))
         }
         Err(error) if via == Via::Kernel => Err(error).context("--via kernel"),
         Err(error) => {
-            tracing::debug!(%error, "connections are taken by a library in the program");
+            tracing::debug!(%error, "falling back to capturing connections with the library");
             Ok(None)
         }
     }
 }
 
-/// The same rules behind one that says of what class every connection is.
+/// Returns the rules with a first rule that sets the class of every connection.
 fn all_of_class(
     mut rules: watch::Receiver<Arc<RuleSet>>,
     class: Class,

@@ -1,5 +1,5 @@
-//! `hawser send`: files, directories and standard input to a waiting `hawser receive`, over every
-//! link.
+//! `hawser send`: sends files, directories and standard input to a waiting `hawser receive`, over
+//! every link.
 
 mod courier;
 mod directory;
@@ -27,12 +27,12 @@ use courier::{AttemptError, Courier, Parcel};
 use item::{Item, items};
 use outcome::Outcome;
 
-/// Sends every file; fails when any of them could not be sent.
+/// Sends every file; fails if any of them could not be sent.
 pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
     let setup = &setup.with_transport(args.transport);
     let items = items(args)?;
     let has_input = items.iter().any(|it| matches!(it, Item::Input { .. }));
-    // Else the receiver would become the gateway that `hawser up` uses next.
+    // In the main state directory, the receiver would become the default gateway of `hawser up`.
     let state = substate(&setup.state, "send")?;
     let (_monitor, links) = LinkMonitor::start()
         .await
@@ -55,7 +55,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
         () = asked_to_end() => bail!("interrupted"),
     };
     keeping.finish(&client).await;
-    // Each file was confirmed; nothing else is to be waited for.
+    // Each file was confirmed, so there is nothing else to wait for.
     client.close(FAREWELL).await;
     match outcome {
         Some(outcome) => outcome,
@@ -74,14 +74,14 @@ async fn connect(
     let client = target.connect(state, links).await?;
     let mut admitted = client.admitted(CONNECT_PATIENCE).await;
     if has_invite && matches!(admitted, Err(OpenStreamError::NotAdmitted)) {
-        // The receiver has forgotten this key, and the invite is tried next.
+        // The receiver has forgotten this key; the client tries the invite next.
         admitted = client.admitted(CONNECT_PATIENCE).await;
     }
     admitted.context("can't reach the receiver")?;
     Ok(client)
 }
 
-/// Sends all of it, several things at the same time; fails when any of them could not be sent.
+/// Sends all items, several at a time; fails if any of them could not be sent.
 async fn send_all(client: &Arc<Client>, items: Vec<Item>, json: bool) -> anyhow::Result<()> {
     let (board, begun) = (Board::new(), Instant::now());
     let courier = Courier::new(Arc::clone(client));
@@ -111,7 +111,7 @@ async fn send_all(client: &Arc<Client>, items: Vec<Item>, json: bool) -> anyhow:
     }
 }
 
-/// Leaves out what would have the name of something before it.
+/// Leaves out items that would have the same name at the receiver as an earlier item.
 fn without_namesakes(items: Vec<Item>, board: &Board) -> (Vec<Item>, Vec<Outcome>) {
     let (mut names, mut refused) = (BTreeSet::new(), Vec::new());
     let is_first = |item: &Item| {
@@ -129,7 +129,7 @@ fn without_namesakes(items: Vec<Item>, board: &Board) -> (Vec<Item>, Vec<Outcome
     (due, refused)
 }
 
-/// Sends one thing; returns what came of it, with a line for people if it is there.
+/// Sends one item; returns its outcome, with a message for the user if it was sent.
 async fn send_item(courier: &Courier, board: &Board, item: &Item) -> (Outcome, Option<String>) {
     match item {
         Item::Directory { source, path } => {
@@ -165,7 +165,7 @@ async fn send_input(
     finished(board, path.to_string(), result, Some(NO_RESUMING), begun)
 }
 
-/// The outcome of one file, with advice for where the way to the receiver failed.
+/// Returns the outcome of one file. Adds the `advice` if the connection to the receiver failed.
 fn finished(
     board: &Board,
     name: String,
@@ -191,7 +191,7 @@ fn finished(
     }
 }
 
-/// Things on the command line that are on their way at the same time.
+/// Items of the command line that are sent at the same time.
 const AT_ONCE: usize = 4;
 const FAREWELL: Duration = Duration::from_millis(500);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! `hawser serve`: the gateway.
+//! `hawser serve`: runs the gateway.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::daemon::gateway::packets::Packets;
 use crate::daemon::gateway::reasons::ReasonsTold;
 use crate::setup::{Setup, Usage};
 
-/// Runs the gateway until it is asked to end.
+/// Runs the gateway until the daemon is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     let mut config = setup.config.serve.clone();
     args.apply_to(&mut config);
@@ -36,14 +36,14 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         return Err(Usage(format!("--front: {problem}")).into());
     }
     let daemon = Daemon::of(setup, &setup.state, Role::Gateway).await?;
-    // A mistake in a file is found while a process of before still serves.
+    // Files are read early: in an upgrade, the old process still serves if they have mistakes.
     let contacts = policy(&config, &directory.allow_contact).await?;
     let directory = PlannedDirectory::read(directory, contacts)?;
     let policy = policy(&config, &config.allow_destination).await?;
     let services = Services::prepare(&config.front.ports, daemon.predecessor().is_some()).await;
     daemon.take_over().await?;
     let packets = Packets::start(&config, &setup.state, policy.clone()).await;
-    // Streams go on without them.
+    // Streams work without packets.
     let packets = packets.unwrap_or_else(|error| {
         tracing::warn!("clients' packets are not carried: {error:#}");
         None
@@ -77,7 +77,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         .await
 }
 
-/// Returns what may be reached for others: hosts on the internet, and the networks in `allowed`.
+/// Returns the policy for destinations: hosts on the internet, and the networks in `allowed`.
 async fn policy(config: &ServeConfig, allowed: &[IpNet]) -> anyhow::Result<DestinationPolicy> {
     let own = GatewayAddresses::follow(&config.advertise).await?;
     let allowed = allowed
@@ -96,7 +96,7 @@ fn relay(config: &ServeConfig, policy: DestinationPolicy) -> Relay<impl Connect>
         all_streams: streams_within(getrlimit(Resource::Nofile).current),
         ..ClientLimits::default()
     };
-    // To translate addresses the kernel tracks connections, those of this machine as well.
+    // For address translation the kernel tracks connections, including those of this machine.
     let is_tracked = config.packet_exit != PacketExit::Off;
     if let Some(most) = ConnectLimits::of_kernel().filter(|_| is_tracked) {
         limits.connect_burst = limits.connect_burst.min(most.at_once);
@@ -115,9 +115,9 @@ fn relay(config: &ServeConfig, policy: DestinationPolicy) -> Relay<impl Connect>
     Relay::new(connect_tcp, policy, config)
 }
 
-/// Returns how many streams may be open, of all clients: half of the file descriptors. The other
-/// half is for what clients' sessions need, so that they can join when destinations take many; and
-/// a stream that tries several addresses takes more than one for a moment.
+/// Returns the limit of open streams of all clients: half of the file descriptors. The other half
+/// is for clients' sessions, so that clients can join when destinations need many descriptors, and
+/// for streams that try several addresses at a time.
 fn streams_within(descriptors: Option<u64>) -> usize {
     descriptors.map_or(usize::MAX, |most| {
         usize::try_from(most / 2).unwrap_or(usize::MAX)

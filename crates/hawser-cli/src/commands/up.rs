@@ -1,4 +1,4 @@
-//! `hawser up`: the proxy port, over a gateway or straight over the links.
+//! `hawser up`: the proxy port, over a gateway or directly over the links.
 
 mod enrolled;
 mod greeting;
@@ -55,7 +55,7 @@ use machine::{Facts, Machine};
 use rest::Rest;
 use scopes::Scopes;
 
-/// Runs the proxy until it is asked to end.
+/// Runs the proxy until the daemon is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let setup = &setup
         .with_transport(args.transport)
@@ -71,7 +71,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let registration = Wanted::read(&config)?;
     let scopes = Scopes::of(&config.capture)?;
     let lans = scopes::find_lans(scopes.lans.clone(), &config).await?;
-    // Before anything is sent.
+    // Turned on before anything is sent.
     let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
     let (_monitor, links) = LinkMonitor::start_without(scopes.lans)
@@ -133,7 +133,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The gateway, unless there is none or it is not wanted.
+/// Returns the gateway; `None` if no gateway is enrolled or `--direct` is set.
 fn target(
     setup: &Setup,
     args: &UpArgs,
@@ -155,7 +155,7 @@ fn target(
     Ok(target)
 }
 
-/// Opens the port at which the gateway may connect, or takes the predecessor's, if that is wanted.
+/// Opens the port at which the gateway may connect, or inherits the predecessor's, if configured.
 fn join_port(
     config: &UpConfig,
     links: &Links,
@@ -171,7 +171,8 @@ fn join_port(
     Ok(Some(Arc::new(opened)))
 }
 
-/// Turns the kill switch on, if that is wanted; goes by one that is on already in any case.
+/// Turns the kill switch on, if configured. Returns the kill switch that is on, also an earlier
+/// one.
 async fn kill_switch(
     setup: &Setup,
     args: &UpArgs,
@@ -183,7 +184,7 @@ async fn kill_switch(
             return wrong("-allow needs --kill-switch: nothing is closed without it");
         }
         let found = KillSwitch::find().await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "whether a kill switch is on is not known");
+            tracing::debug!(%error, "can't find out whether a kill switch is on");
             None
         });
         if found.is_some() {
@@ -203,7 +204,7 @@ async fn kill_switch(
     Ok(Some(kill_switch))
 }
 
-/// Reads what the port needs, so that a mistake is told before anything is opened.
+/// Reads the settings of the port, so that mistakes are reported before anything is opened.
 fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
     if !config.allow_lan && !config.listen.ip().is_loopback() {
         let listen = config.listen;
@@ -230,24 +231,24 @@ fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
     })
 }
 
-/// The proxy port, and what is captured: connections go to where they lead over one link, over a
-/// session where the destination has a peer, or over the gateway.
+/// Serves the proxy port and captured connections: each connection uses one link, a session with
+/// the destination if that is a peer, or the gateway.
 struct Serving<'a> {
     setup: &'a Setup,
     config: &'a Config,
     links: &'a Links,
     rules: &'a Arc<LinkRuleStore>,
     connection_rules: ConnectionRules,
-    /// Whose connections are captured in the kernel.
+    /// Programs whose connections are captured in the kernel.
     programs: Option<&'a CaptureScope>,
     gateway: Option<&'a Enrolled>,
-    /// The port at which it may connect.
+    /// The port at which the gateway may connect.
     joins: Option<Arc<JoinPort>>,
-    /// By what name this host is to be found.
+    /// Registration of this host's name.
     registration: Option<&'a Wanted>,
     machine: ThisMachine,
     own: OwnAddresses,
-    /// Names of the book of known hosts.
+    /// Names in the list of known hosts.
     reserved: ReservedNames,
     inbound: InboundFlows,
 }
@@ -343,7 +344,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Adds to a dialer what else there is.
+    /// Adds known hosts, discovered servers and vouched names to a dialer.
     fn complete(
         &self,
         dialer: ConnectionDialer,
@@ -366,8 +367,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Looks for peers among destinations, unless that is not wanted, and whenever not everything
-    /// is for the gateway.
+    /// Starts to look for peers among destinations, unless that is disabled.
     fn peering(&self, choice: &Choice) -> anyhow::Result<Option<Peering>> {
         if !self.config.connection.peers {
             return Ok(None);
@@ -377,7 +377,7 @@ impl Serving<'_> {
         Peering::start(self.setup, wanted, links, rules, choice).map(Some)
     }
 
-    /// Looks for Hawser on servers that this machine has not enrolled with, where that is wanted.
+    /// Starts to look for Hawser on servers that this machine has not enrolled with, if configured.
     fn discovering(
         &self,
         director: &SharedDirector,
@@ -400,7 +400,7 @@ impl Serving<'_> {
         seeking.start().map(Some)
     }
 
-    /// Has this host found by its name, and finds others, where that is wanted.
+    /// Registers this host's name and finds other hosts by name, if configured.
     fn by_name(
         &self,
         daemon: &Daemon,
@@ -466,8 +466,7 @@ impl Serving<'_> {
             tracing::warn!(%error, "can't find out which programs connect");
         });
         let rules = self.connection_rules.clone();
-        // Where everything goes one way, only rules can make connections wait until it is known who
-        // asks.
+        // If everything uses the gateway, connections wait for their program only if rules need it.
         let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.connection_rules.clone();
         let binds = move || rules.borrow().binds_askers();
@@ -477,11 +476,11 @@ impl Serving<'_> {
         port.serve(dialer, who, machine).await
     }
 
-    /// Has the process give way whose place this one takes, if there is one.
+    /// Makes the predecessor yield, if there is one.
     async fn take_over(&self, daemon: &Daemon, machine: &Machine) -> anyhow::Result<()> {
         if daemon.predecessor().is_some() {
-            // Connections find a session then; where the gateway is away, they do as well as there,
-            // and what hosts send leads nowhere, so that there is nothing to hold it for.
+            // Wait for a session, so that connections find it. Without the gateway, the predecessor
+            // would serve them no better, and packets of hosts need not be held.
             if let Some(gateway) = self.gateway
                 && gateway.client.admitted(GATEWAY_PATIENCE).await.is_ok()
             {
@@ -492,10 +491,10 @@ impl Serving<'_> {
     }
 }
 
-/// The proxy port, and what is shown of it.
+/// The proxy port, and the state that it shows.
 struct Port<'a> {
     daemon: &'a Daemon,
-    /// For whoever has started it by hand.
+    /// Greeting for a user who has started the command at a terminal.
     greeting: Option<Greeting>,
     proxy: ProxyConfig,
     subject: ClientSubject,
@@ -570,7 +569,7 @@ impl Port<'_> {
     }
 }
 
-/// Waits until the daemon is asked to end, which is none, or another process has taken over.
+/// Waits until another process has taken over; returns `None` if the daemon is asked to end.
 async fn replaced(
     daemon: &Daemon,
     asking: &mut Asking<'_>,
@@ -590,7 +589,7 @@ async fn replaced(
     }
 }
 
-/// Opens the proxy port, or takes that of the process before.
+/// Opens the proxy port, or inherits it from the old process.
 async fn open(
     config: ProxyConfig,
     dialer: Arc<ConnectionDialer>,
@@ -605,7 +604,7 @@ async fn open(
     })
 }
 
-/// Time for a session with the gateway to begin before this process takes another's place.
+/// Longest wait for a session with the gateway before this process takes over.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(8);
-/// Longest time for a session to end in order.
+/// Longest time for the orderly end of a session.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

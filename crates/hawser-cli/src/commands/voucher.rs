@@ -1,4 +1,4 @@
-//! `hawser voucher`: what the owner of this machine publishes of its key.
+//! `hawser voucher`: prints the file with which this machine's owner publishes its key.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) fn run(setup: &Setup, args: &VoucherArgs) -> anyhow::Result<()> {
         span: days.unwrap_or(DEFAULT_SPAN),
     };
     let text = voucher.to_string();
-    // What nobody could read is a mistake here, not at whoever fetches it.
+    // A file that clients could not parse is an error here, not at the client.
     text.parse::<Voucher>()?;
     show(&text)
 }

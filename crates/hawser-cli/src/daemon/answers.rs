@@ -18,9 +18,9 @@ use super::subject::{PlacedRange, Subject, View};
 use super::{monitor, picture, steer, why};
 
 impl State {
-    /// The answer to a request. Never waits, but for the disk where something is to be saved:
-    /// events are those that there are, and what takes a conversation, or ends the daemon, is for
-    /// the control socket.
+    /// Answers a request. Waits only for the disk when a change is saved: returns the present
+    /// events, and refuses requests that need a conversation or end the daemon, which are for the
+    /// control socket.
     pub(crate) fn answer(&self, request: &Request) -> Response {
         match request {
             Request::Status { .. } => Response::Status(Box::new(self.status(Most::asked(request)))),
@@ -99,25 +99,25 @@ impl State {
         }
     }
 
-    /// Like [`State::answer`], but gives programs that are not known yet a moment to be found.
+    /// Like [`State::answer`], but waits a moment for programs that are not known yet.
     pub(super) async fn answer_named(&self, request: &Request) -> Response {
         let mut response = self.answer(request);
         let sought = self.subject().and_then(|subject| subject.sought());
         let sought = sought.filter(|sought| *sought.borrow() > 0);
         if let (Response::Status(status), Some(mut sought)) = (&mut response, sought) {
-            // What is not known then is known to the next one who asks.
+            // A program that is found later is in the next answer.
             let _ = timeout(NAMES_PATIENCE, sought.wait_for(|count| *count == 0)).await;
             self.name_streams(&mut status.sessions);
         }
         response
     }
 
-    /// Links, connections, and sessions with their streams.
+    /// Returns the links, connections, and sessions with their streams.
     pub(super) fn picture(&self, subject: &dyn Subject, most: Most) -> StatusSnapshot {
         let mut views = self.views(subject, most);
         let shown = views.len();
         if self.role() == Role::Client {
-            // The states of its links follow from all sessions.
+            // The states of a client's links depend on all sessions.
             self.add_others(subject, &mut views);
         }
         let mut links = subject.links();
@@ -131,7 +131,7 @@ impl State {
         seen
     }
 
-    /// A snapshot with these sessions, links and connections, and the states that follow.
+    /// Returns a snapshot with these sessions, links and connections, and the resulting states.
     pub(super) fn settled(
         &self,
         record: &mut Record,
@@ -155,7 +155,7 @@ impl State {
         seen
     }
 
-    /// Says which programs have asked for streams, as far as that is known by now.
+    /// Adds the names of the programs that opened the streams, as far as they are known by now.
     fn name_streams(&self, sessions: &mut [SessionStatus]) {
         let Some(subject) = self.subject() else {
             return;
@@ -170,9 +170,9 @@ impl State {
     }
 }
 
-/// A look through all processes takes a few milliseconds.
+/// Longest wait for the names of programs; a scan of all processes takes a few milliseconds.
 const NAMES_PATIENCE: Duration = Duration::from_millis(250);
-/// Connections in one answer.
+/// Limit of connections in one answer.
 const MAX_PLACED: usize = 256;
-/// Bindings of a directory in one answer.
+/// Limit of a directory's bindings in one answer.
 const MAX_BINDINGS: usize = 100;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::meter::{Meter, Moved};
 use super::subject::View;
 
-/// An account of every session, entered once a second.
+/// The traffic accounts of all sessions, updated once a second.
 #[derive(Default)]
 pub(super) struct Books {
     entered: Option<Instant>,
@@ -20,21 +20,21 @@ pub(super) struct Books {
 
 /// The account of one session.
 pub(super) struct Account {
-    /// Time at which it was first seen.
+    /// Time at which the session was first seen.
     pub(super) begun: Instant,
-    /// An association is one for each of its links.
+    /// By channel and link: an association has one entry for each of its links.
     channels: BTreeMap<(ChannelId, LinkIndex), Meter>,
     streams: BTreeMap<StreamId, Meter>,
     packet_flows: BTreeMap<FlowEnds, Meter>,
-    /// Streams, or flows of packets if there are more, also those that are not listed.
+    /// Number of streams, or of flows of packets if there are more, including those not listed.
     stream_count: usize,
-    /// Traffic of channels that are gone.
+    /// Traffic of closed channels.
     gone: Moved,
 }
 
 impl Books {
-    /// Enters what the sessions have moved by now, and forgets those that are over. Gives the time
-    /// since the last entry.
+    /// Updates the accounts to the sessions' current totals, and removes those of ended sessions.
+    /// Returns the time since the last update.
     pub(super) fn enter(&mut self, now: Instant, views: &[View]) -> Duration {
         let span = self.entered.map(|before| now - before).unwrap_or_default();
         self.entered = Some(now);
@@ -50,7 +50,7 @@ impl Books {
         span
     }
 
-    /// The names of so many sessions, those that moved most at the last entry.
+    /// Returns the names of the `count` sessions with the highest rates at the last update.
     pub(super) fn busiest(&self, count: usize) -> BTreeSet<String> {
         let rate = |account: &Account| -> Rate {
             let meters = account.channels.values();
@@ -63,7 +63,7 @@ impl Books {
         busiest.map(|(_, id)| id.clone()).collect()
     }
 
-    /// Returns the number of streams that the sessions with `wanted` names had at the last entry.
+    /// Returns the numbers of streams that the sessions with `wanted` names had at the last update.
     pub(super) fn stream_counts(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let all = self.sessions.iter().filter(|(id, _)| wanted(id));
         all.map(|(_, account)| account.stream_count).collect()
@@ -128,20 +128,20 @@ impl Account {
         meter.copied().unwrap_or_default()
     }
 
-    /// Returns the stream's current traffic, both directions together; zero until it was seen for a
-    /// second.
+    /// Returns the stream's current rate, both directions together; zero until the stream was seen
+    /// for a second.
     pub(super) fn stream(&self, stream: &StreamSnapshot) -> Rate {
         let meter = self.streams.get(&stream.id);
         meter.map_or(Rate::ZERO, |meter| meter.up + meter.down)
     }
 
-    /// Returns the current traffic of a flow of packets, as [`Self::stream`].
+    /// Returns the current rate of a flow of packets, like [`Self::stream`].
     pub(super) fn packet_flow(&self, flow: &PacketFlow) -> Rate {
         let meter = self.packet_flows.get(&flow.ends);
         meter.map_or(Rate::ZERO, |meter| meter.up + meter.down)
     }
 
-    /// Returns the traffic of the session by channels that are gone.
+    /// Returns the traffic of the session's closed channels.
     pub(super) fn gone(&self, channels: &[ChannelSnapshot]) -> Moved {
         let mut gone = self.gone;
         for (id, channel) in &self.channels {
@@ -153,9 +153,9 @@ impl Account {
     }
 }
 
-/// Returns the account of what has moved so much since it began, `age` ago.
+/// Returns the meter of a stream or flow that began `age` ago and has `moved` so much since.
 fn entered(before: Option<Meter>, moved: Moved, age: Duration, span: Duration) -> Meter {
-    // One that was not listed before may be an old one.
+    // A stream that was not listed before may be old: its past traffic is no current rate.
     let begun = || {
         if age > span.saturating_mul(2) {
             Meter::at(moved)
@@ -173,7 +173,7 @@ pub(super) fn moved(channel: &ChannelSnapshot) -> Moved {
     Moved::new(channel.sent, channel.received)
 }
 
-/// Tells channels apart.
+/// Returns a key that identifies the channel.
 pub(super) fn key(channel: &ChannelSnapshot) -> (ChannelId, LinkIndex) {
     (channel.id, channel.link)
 }
@@ -266,7 +266,7 @@ pub(super) mod tests {
         assert_eq!(rate(0).up.bytes_per_second(), 3000);
         assert_eq!(rate(0).down.bytes_per_second(), 6000);
         assert_eq!(rate(4).up.bytes_per_second(), 500);
-        // A channel that died since the last entry, and one that died before it.
+        // One channel closed since the last update, and one before it.
         assert_eq!(account.gone(&[]).sent, 4500);
         books.enter(at(2), &[view(&[(4, 500)], &[])]);
         let account = books.account("s").unwrap();

@@ -2,19 +2,19 @@
 
 use hawser_control::{EventLog, PolicyStatus, StatusSnapshot};
 
-/// The events of a daemon, and the state up to which they tell.
+/// The events of a daemon, and the state after the last of them.
 #[derive(Default)]
 pub(super) struct ChangeLog {
-    /// The state that was compared last; none at first.
+    /// The state that was compared last; `None` at first.
     pub(super) last: Option<Picture>,
-    /// Every change that was found, up to a bound.
+    /// The latest changes that were found, up to a limit.
     pub(super) events: EventLog,
 }
 
-/// The state of a daemon at one moment, as far as changes of it are events.
+/// The part of a daemon's state whose changes are events, at one moment.
 pub(super) struct Picture {
     /// Links, connections and sessions.
     pub(super) status: StatusSnapshot,
-    /// The policy, where there is one.
+    /// The policy, if there is one.
     pub(super) policy: Option<PolicyStatus>,
 }

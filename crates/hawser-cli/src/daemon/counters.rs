@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Adds what `stats` has counted to `list`, each name begun with `prefix`; counts by reason become
-/// `prefix-name-reason`.
+/// Adds the counters in `stats` to `list`, each name prefixed with `prefix`; counters by reason get
+/// names such as `prefix-name-reason`.
 pub(crate) fn flat(list: &mut BTreeMap<String, u64>, prefix: &str, stats: &impl Serialize) {
     match serde_json::to_value(stats) {
         Ok(value) => collect(list, prefix, &value),

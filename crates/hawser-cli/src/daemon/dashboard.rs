@@ -6,7 +6,7 @@ use hawser_monitor::web::Token;
 use hawser_net::store::{StateDir, StateFile};
 use tokio::sync::watch;
 
-/// A dashboard that is served.
+/// A dashboard with its server.
 pub(crate) struct Dashboard {
     address: SocketAddr,
     state: StateDir,
@@ -14,7 +14,8 @@ pub(crate) struct Dashboard {
 }
 
 impl Dashboard {
-    /// A dashboard at `address`, with the token in `state`, which goes to the server by `token`.
+    /// Creates a dashboard at `address` with the token in `state`; `token` sends a new token to the
+    /// server.
     pub(crate) fn new(address: SocketAddr, state: &StateDir, token: watch::Sender<Token>) -> Self {
         Self {
             address,
@@ -23,24 +24,25 @@ impl Dashboard {
         }
     }
 
-    /// Address at which the dashboard is served.
+    /// Returns the address at which the dashboard is served.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on its token is the one in the state directory.
+    /// Reads the token in the state directory again and uses it from now on.
     pub(crate) fn read_token(&self) -> anyhow::Result<()> {
         self.token.send_replace(token(&self.state)?);
         Ok(())
     }
 }
 
-/// The same at each start, so that bookmarks and those who read the metrics keep theirs.
+/// Returns the token. It is the same at each start, so that bookmarks and readers of the metrics
+/// stay valid.
 pub(crate) fn token(state: &StateDir) -> anyhow::Result<Token> {
     Ok(Token::new(state.secret(TOKEN)?.as_str()))
 }
 
-/// Makes a new token; the one before holds no more once the daemon has read it.
+/// Creates a new token; the old one becomes invalid once the daemon has read the new one.
 pub(crate) fn renew_token(state: &StateDir) -> anyhow::Result<()> {
     state.prepare()?;
     state.renew_secret(TOKEN)?;

@@ -1,4 +1,4 @@
-//! The changes in a daemon, noticed a few times a second.
+//! Detects changes in a daemon a few times a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::proxy::rules::QUIET;
 use super::shown::Most;
 use super::state::State;
 
-/// Looks for changes for as long as the daemon lives; less often where a look takes long, as at a
-/// gateway with many sessions, and where no data moves.
+/// Looks for changes for as long as the daemon lives; less often if a look takes long, as at a
+/// gateway with many sessions, or if no data moves.
 pub(super) async fn watch(state: Arc<State>) {
     loop {
         let begun = Instant::now();
@@ -31,30 +31,32 @@ pub(super) async fn watch(state: Arc<State>) {
         if rest > least {
             sleep(rest).await;
         } else {
+            // Together with other periodic tasks, to save wake-ups.
             sleep_until(next_after(Instant::now(), least)).await;
         }
     }
 }
 
-/// Returns the time to rest after a look of this length. A look that was long because the machine
-/// was busy must not keep the daemon from looking for long.
+/// Returns the pause after a look that took this long. The pause is limited, because a look may
+/// take long only since the machine is busy.
 fn rest_after(look: Duration) -> Duration {
     look.saturating_mul(REST).clamp(LOOK_EVERY, LOOK_AT_LEAST)
 }
 
 impl State {
-    /// Changes once a second, after each entry in the books, and whenever there is a new event.
+    /// Returns a counter that changes once a second, after each record of the traffic, and at each
+    /// event.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.subscribe()
     }
 
-    /// Looks for what has changed since this was last called. How it all is at first is no news.
-    /// Returns whether data moves, or something has changed.
+    /// Looks for changes since the last call. The first call only takes the state. Returns whether
+    /// data moves or something has changed.
     pub(super) fn notice(&self) -> bool {
         let Some(subject) = self.subject() else {
             return true;
         };
-        // Held throughout, so that what is seen first is also entered first.
+        // Locked throughout, so that changes are logged in the order in which they are seen.
         let mut log = self.change_log();
         let now = Picture {
             status: self.picture(subject, Most::SESSIONS),
@@ -95,20 +97,20 @@ impl State {
         }
     }
 
-    /// The same, as soon as there is something, or after `wait`; for [`MAX_WAIT`] at most.
+    /// Waits for such an event for at most `wait` or [`MAX_WAIT`], and returns the events.
     pub(super) async fn events_within(&self, after: u64, wait: Duration) -> Response {
         let is_there = || {
             let log = self.change_log();
             log.events.latest() > after
         };
         let mut changes = self.changes();
-        // It ends in no other way.
+        // The sender lives as long as this state, so only events and the timeout end the wait.
         let _ = timeout(wait.min(MAX_WAIT), changes.wait_for(|_| is_there())).await;
         self.events(after)
     }
 }
 
-/// Whether data moves.
+/// Returns whether data moves.
 fn is_busy(before: Option<&StatusSnapshot>, now: &StatusSnapshot) -> bool {
     let moved = |status: &StatusSnapshot| -> ByteCount {
         let sessions = status.sessions.iter();
@@ -119,7 +121,7 @@ fn is_busy(before: Option<&StatusSnapshot>, now: &StatusSnapshot) -> bool {
     active > 0 || before.is_none_or(|before| moved(now) - moved(before) >= QUIET)
 }
 
-/// Says in the log what cuts the daemon off. While no session is there, the client says more.
+/// Logs that a session is interrupted or works again. Without a session, the client logs more.
 fn write_down(change: &Change) {
     if let Change::SessionState {
         session,
@@ -135,20 +137,20 @@ fn write_down(change: &Change) {
                 tracing::warn!(session, because, "no link of the session answers");
             }
             (SessionState::Interrupted, SessionState::Established) => {
-                tracing::info!(session, "the session goes on");
+                tracing::info!(session, "session works again");
             }
             _ => {}
         }
     }
 }
 
-/// People take what comes sooner for immediate.
+/// Delays below this seem immediate to people.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_IDLE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
 /// Rest for each unit of time spent looking: two per cent of a core.
 const REST: u32 = 50;
-/// Within the patience of a conversation.
+/// Shorter than the time limit of a conversation.
 const MAX_WAIT: Duration = Duration::from_secs(25);
 
 #[cfg(test)]

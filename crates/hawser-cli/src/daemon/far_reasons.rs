@@ -1,4 +1,4 @@
-//! What the far end says of the links that it chose for what it sends here.
+//! The far end's reasons for the links that it chose for its data to this host.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 
 use super::state::State;
 
-/// Asks the far ends of the sessions in an answer, and adds what they say. One that is of an older
-/// version, or does not answer soon, is left out.
+/// Asks the far ends of the sessions in an answer, and adds their reasons. Leaves out a far end of
+/// an older version, and one that does not answer soon.
 pub(super) async fn add(state: &State, response: &mut Response) {
     let (Response::Why(report), Some(subject)) = (response, state.subject()) else {
         return;
     };
-    // Of a stream that is over it is not known here how much came.
+    // For an ended stream, this host does not know how many bytes it received.
     let has_received = |it: &&mut WhySession| {
         let mut packets = it.packet_flows.iter().map(|flow| flow.bytes_received);
         it.stream.is_some()
@@ -46,7 +46,7 @@ async fn ask(client: &Client, stream: Option<StreamId>) -> Option<WhySession> {
     WhySession::of_far_end(&answer)
 }
 
-/// The far end knows links by their numbers here.
+/// Sets the links' names: the far end knows them only by this host's numbers.
 fn name_links(said: &mut WhySession, own: &[WhyLink]) {
     let name = |index| own.iter().find(|it| it.index == index);
     for link in said.packet_flows.iter_mut().flat_map(|it| &mut it.links) {
@@ -67,6 +67,6 @@ fn name_links(said: &mut WhySession, own: &[WhyLink]) {
     }
 }
 
-/// Far ends that are asked, one after the other.
+/// Limit of far ends that are asked, one after the other.
 const MOST: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(2);

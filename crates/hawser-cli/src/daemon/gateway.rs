@@ -1,4 +1,4 @@
-//! The far end: the port that clients come to.
+//! The far end: the port that clients connect to.
 
 pub(crate) mod directory;
 pub(crate) mod door;

@@ -1,8 +1,8 @@
-//! The control socket of the group `hawser`: its members ask and steer a daemon of root's, or one
-//! that runs as a service, beside the socket in the state directory that only its user may open.
+//! The control socket of the group `hawser`: its members may query and control a daemon that runs
+//! as root or as a service. Only the daemon's user may open the socket in the state directory.
 //!
-//! Who may is said by the file system: a directory that others can't enter, and a file that they
-//! can't write to.
+//! The file system controls the access: others can neither enter the socket's directory nor write
+//! to the socket.
 
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use tokio::net::{UnixListener, UnixSocket};
 
 use super::server::{SOCKET, SocketFile, listen_with};
 
-/// Where a daemon has it, and where others look for it.
+/// Returns the path of the socket.
 pub(crate) fn path() -> PathBuf {
     Path::new(FOLDER).join(SOCKET)
 }
 
-/// Opens it; `None` for a daemon that is its user's own, or where there is no such group.
+/// Opens the socket; returns `None` for a daemon of a normal user, or if the group does not exist.
 pub(super) fn listen(state: &StateDir) -> anyhow::Result<Option<(UnixListener, SocketFile)>> {
     let Some(place) = Place::find(state) else {
         return Ok(None);
@@ -31,17 +31,17 @@ pub(super) fn listen(state: &StateDir) -> anyhow::Result<Option<(UnixListener, S
 /// The directory of the socket.
 struct Place {
     folder: PathBuf,
-    /// Number of the group that it is for; `None` for the process's own.
+    /// Number of the group that gets access; `None` for the process's own group.
     group: Option<u32>,
-    /// The service manager has made it.
+    /// The service manager has created the directory.
     is_made: bool,
 }
 
 impl Place {
     fn find(state: &StateDir) -> Option<Self> {
-        // systemd.exec(5): several are divided by colons.
+        // systemd.exec(5): colons separate several directories.
         if let Some(folders) = env::var_os("RUNTIME_DIRECTORY") {
-            // Other services have folders of their own, for whomever.
+            // Other services have their own folders, for other groups.
             let is_ours = env::split_paths(&folders).any(|it| it == Path::new(FOLDER));
             return is_ours.then(|| Self {
                 folder: FOLDER.into(),
@@ -86,7 +86,7 @@ impl Place {
         listen_with(&self.folder.join(SOCKET), |at| {
             let socket = UnixSocket::new_stream()?;
             socket.bind(at)?;
-            // Nobody else can change names in this directory. A service may give nothing away.
+            // No other user can rename files in this directory. A service can't change owners.
             if self.group.is_some() {
                 lchown(at, None, self.group)?;
             }
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// The number of a group in the lines of `/etc/group`, see group(5).
+/// Returns the number of a group in the lines of `/etc/group`, see group(5).
 fn number_of(group: &str, lines: &str) -> Option<u32> {
     let mut lines = lines.lines().map(|line| line.split(':'));
     let mut fields =
@@ -104,9 +104,9 @@ fn number_of(group: &str, lines: &str) -> Option<u32> {
     fields.nth(1)?.parse().ok()
 }
 
-/// As the package makes it, and `RuntimeDirectory=` of its units.
+/// Created by the package, and by `RuntimeDirectory=` of its units.
 const FOLDER: &str = "/run/hawser";
-/// The group whose members may.
+/// The group whose members may use the socket.
 pub(crate) const GROUP: &str = "hawser";
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_socket_is_open_to_the_group_and_to_nobody_else() {
+    async fn its_socket_is_open_to_the_group_and_to_no_others() {
         let folder = tempfile::tempdir().unwrap();
         let place = Place {
             folder: folder.path().join("run"),
@@ -136,7 +136,7 @@ mod tests {
         place.prepare().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&place.folder), 0o750);
-        // A later daemon finds it there.
+        // A later daemon finds the directory there.
         place.prepare().unwrap();
         let (_listener, file) = place.open().unwrap();
         assert_eq!(mode(&place.folder.join(SOCKET)), 0o660);

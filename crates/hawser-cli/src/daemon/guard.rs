@@ -1,11 +1,11 @@
-//! The process that puts back what a daemon has changed, however the daemon ends.
+//! The process that restores what a daemon has changed, however the daemon ends.
 
 use std::process::Command;
 
 use anyhow::Context as _;
 use hawser_net::guard::Guard;
 
-/// Starts this program once more, as a guard.
+/// Starts this program again, as a guard.
 pub(crate) fn start_guard() -> anyhow::Result<Guard> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("guard");

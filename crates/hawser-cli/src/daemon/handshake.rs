@@ -1,6 +1,6 @@
-//! What handshakes of TCP say of bonding: owns the kernel's programs for that, at either end.
+//! Announcements of bonding in TCP handshakes: owns the kernel's programs for them at either end.
 //!
-//! The bytes are those of the protocol, §16; `docs/design/handshake.md` says how it works.
+//! The protocol, §16, defines the bytes; `docs/design/handshake.md` explains the design.
 
 pub(crate) mod announcing;
 pub(crate) mod answering;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use hawser_capture::{CaptureError, DiscoveryCounts};
 use hawser_net::links::Link;
 
-/// Adds the counters of the programs to a list, each name begun with `prefix`.
+/// Adds the counters of the programs to a list, each name prefixed with `prefix`.
 fn list_counts(
     list: &mut BTreeMap<String, u64>,
     prefix: &str,
@@ -19,7 +19,7 @@ fn list_counts(
 ) {
     let counts = match counts {
         Ok(counts) => counts,
-        Err(error) => return tracing::debug!(%error, "handshakes are not counted now"),
+        Err(error) => return tracing::debug!(%error, "can't read the handshake counters"),
     };
     for (name, count) in [
         ("asked", counts.asked),
@@ -33,7 +33,7 @@ fn list_counts(
     }
 }
 
-/// The number of links as the option tells it: of those that can be used, one at least.
+/// Returns the number of links for the TCP option: the usable ones, at least one.
 fn interfaces<'a>(links: impl IntoIterator<Item = &'a Link>) -> u8 {
     let usable = links.into_iter().filter(|it| it.why_unusable().is_none());
     u8::try_from(usable.count())
@@ -41,7 +41,7 @@ fn interfaces<'a>(links: impl IntoIterator<Item = &'a Link>) -> u8 {
         .clamp(1, MOST)
 }
 
-/// That the paper's form of the option can tell.
+/// Largest number of links that the paper's form of the option can express.
 const MOST: u8 = 99;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Traffic of each link of this machine, from all sources.
+//! Traffic of each link of this machine, summed over all sources.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::books::key;
 use super::meter::{Meter, Moved};
 use super::subject::View;
 
-/// An account of every link that something has moved over, by its name, entered once a second.
+/// The traffic accounts of all links by name, updated once a second.
 #[derive(Default)]
 pub(super) struct LinkBooks {
     now: Instant,
     links: BTreeMap<String, Account>,
-    /// The channels of sessions, by these.
+    /// The totals of channels, by session.
     sessions: BTreeMap<String, BTreeMap<(ChannelId, LinkIndex), ChannelTotals>>,
-    /// Traffic of connections that were placed on links, by link.
+    /// Traffic of connections that were placed on links, by the link's name.
     placed: BTreeMap<String, Moved>,
 }
 
@@ -32,7 +32,7 @@ struct Account {
     channels: Channels,
 }
 
-/// The channels of a link at the last entry.
+/// State of a link's channels at the last update.
 #[derive(Default)]
 struct Channels {
     rtt: Option<Duration>,
@@ -40,7 +40,7 @@ struct Channels {
     cwnd: ByteCount,
 }
 
-/// The state of a channel at the last entry.
+/// State of a channel at the last update.
 #[derive(Clone, Copy, Default)]
 struct ChannelTotals {
     moved: Moved,
@@ -48,8 +48,8 @@ struct ChannelTotals {
 }
 
 impl LinkBooks {
-    /// Enters what was moved over these links by now, `span` after the last entry: by sessions, and
-    /// by connections that were placed on links of these names.
+    /// Updates the accounts, `span` after the last update, to the current totals: those of
+    /// sessions, and those of connections that were placed on links, by the links' names.
     pub(super) fn enter(
         &mut self,
         span: Duration,
@@ -77,7 +77,7 @@ impl LinkBooks {
         }
     }
 
-    /// Puts down what moves over these links, with what the director knows of them.
+    /// Fills in the traffic of these links, together with the director's measurements.
     pub(super) fn fill(&self, links: &mut [LinkStatus], connections: Option<&ConnectionsStatus>) {
         let placing = connections.map_or(&[][..], |status| &status.links);
         for link in links {
@@ -99,7 +99,7 @@ impl LinkBooks {
             let before = before.get(&key(channel)).copied();
             let name = own_link(view, channel, links);
             let Some(account) = name.and_then(|name| open(&mut self.links, name)) else {
-                // It may be known again later, and then counts from here on.
+                // The link may be known again later; then its traffic counts from here on.
                 seen.extend(before.map(|before| (key(channel), before)));
                 continue;
             };
@@ -139,8 +139,8 @@ impl LinkBooks {
         }
     }
 
-    /// Returns the loss that sessions or connections have measured, from those with more traffic;
-    /// none where there is too little.
+    /// Returns the loss that sessions or connections have measured, whichever have more traffic;
+    /// `None` if there is too little traffic.
     fn loss(&self, account: &Account, placing: Option<&PlacingStatus>) -> Option<f64> {
         let own = (account.loss.confidence(self.now), account.loss.rate());
         let placed = placing.map_or((0.0, None), |it| (it.up_loss_confidence, it.up_loss));
@@ -162,8 +162,8 @@ impl Channels {
     }
 }
 
-/// The link of this machine that a channel is on; none where that is not known. A gateway knows its
-/// clients' links by number only, and its own by the addresses that were come to.
+/// Returns the link of this machine that a channel uses, if it is known. A gateway knows its
+/// clients' links only by number, and its own links by the channels' local addresses.
 fn own_link<'a>(
     view: &'a View,
     channel: &ChannelSnapshot,
@@ -176,12 +176,12 @@ fn own_link<'a>(
     let mut having = links.iter().filter(|it| it.addresses.contains(address));
     match (having.next(), having.next()) {
         (Some(link), None) => Some(&link.name),
-        // Several have it.
+        // Several links have the address.
         _ => None,
     }
 }
 
-/// The account of a link; none where too many links have one.
+/// Returns the account of a link; `None` if there are too many accounts.
 fn open<'a>(links: &'a mut BTreeMap<String, Account>, name: &str) -> Option<&'a mut Account> {
     if !links.contains_key(name) {
         if links.len() >= MAX_LINKS {
@@ -192,9 +192,9 @@ fn open<'a>(links: &'a mut BTreeMap<String, Account>, name: &str) -> Option<&'a 
     links.get_mut(name)
 }
 
-/// Interfaces of containers come and go under ever new names.
+/// Limit of accounts: interfaces of containers appear under ever new names.
 const MAX_LINKS: usize = 256;
-/// Some fifty segments.
+/// Least confidence in a loss rate: about fifty segments.
 const ENOUGH: f64 = 0.2;
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
             &[dsl()],
         );
         assert_eq!(traffic(&books, None).sent_bytes.as_u64(), 1000);
-        // Where several links have the address, it tells nothing.
+        // An address of several links does not tell the link.
         let mut books = LinkBooks::default();
         books.enter(SECOND, (&[far], &BTreeMap::new()), &[dsl(), dsl()]);
         assert_eq!(traffic(&books, None), LinkTraffic::default());

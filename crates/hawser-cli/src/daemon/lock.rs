@@ -1,4 +1,4 @@
-//! One daemon in a state directory.
+//! The lock that allows only one daemon in a state directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -11,7 +11,7 @@ use hawser_net::store::StateDir;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// Held for as long as the daemon runs; the kernel gives it back however that ends.
+/// Held for as long as the daemon runs; the kernel releases the lock however the daemon ends.
 pub(super) struct Lock {
     file: File,
 }
@@ -23,7 +23,7 @@ impl AsFd for Lock {
 }
 
 impl Lock {
-    /// Fails when another daemon holds it, and says which.
+    /// Takes the lock. If another daemon holds it, the error tells which.
     pub(super) fn take(state: &StateDir, role: Role) -> anyhow::Result<Self> {
         let path = state.file("daemon.lock");
         let mut file = OpenOptions::new()
@@ -32,7 +32,7 @@ impl Lock {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            // In a service's directory root must not be led elsewhere: what it finds it overwrites.
+            // Root must follow no symbolic link in a service's directory: it overwrites the file.
             .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&path)
             .with_context(|| format!("can't open {}", path.display()))?;
@@ -61,14 +61,14 @@ impl Lock {
         Ok(Self::inherit(file, role))
     }
 
-    /// One that is held already, by a copy of this descriptor (flock(2)), lasts until the last copy
-    /// is closed.
+    /// Takes over a lock that a copy of this descriptor already holds. By flock(2), it is held
+    /// until the last copy is closed.
     pub(super) fn inherit(mut file: File, role: Role) -> Self {
-        // Written for other processes that find the lock taken; the lock holds without it.
+        // The note is for processes that find the lock taken; the lock works without it.
         let note = format!("{role}, process {}\n", std::process::id());
         let noted = file.set_len(0).and_then(|()| file.rewind());
         if let Err(error) = noted.and_then(|()| file.write_all(note.as_bytes())) {
-            tracing::debug!(%error, "the lock file does not say who holds it");
+            tracing::debug!(%error, "can't write the holder into the lock file");
         }
         Self { file }
     }

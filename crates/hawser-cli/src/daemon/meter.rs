@@ -1,4 +1,4 @@
-//! Bytes that something has moved, and how fast it moves them.
+//! Bytes that an object has moved, and its current rate.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(super) struct Moved {
     pub(super) received: u64,
 }
 
-/// The traffic of an object up to the last entry, and its rate.
+/// The traffic of an object up to the last update, and its rate.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meter {
     pub(super) last: Moved,
@@ -42,7 +42,7 @@ impl Moved {
 }
 
 impl Meter {
-    /// Begins at what was moved before.
+    /// Creates a meter that begins at this earlier traffic.
     pub(super) fn at(last: Moved) -> Self {
         Self {
             last,
@@ -50,8 +50,8 @@ impl Meter {
         }
     }
 
-    /// Enters the total traffic by now, `span` after the last entry. An object that was not there
-    /// then has moved all of it since.
+    /// Updates the meter to the total traffic `now`, `span` after the last update. A new object has
+    /// moved all of its traffic since then.
     pub(super) fn enter(&mut self, now: Moved, span: Duration) {
         let new = now.since(self.last);
         let rate = |bytes: u64| {

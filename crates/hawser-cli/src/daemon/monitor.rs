@@ -1,4 +1,4 @@
-//! The daemon's interface to monitors that run in it.
+//! The daemon's interface to monitors that run in its process.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use super::state::State;
 use crate::setup::explained;
 
 impl Daemon {
-    /// Returns the daemon as a web server sees it.
+    /// Returns the daemon's interface for the web server.
     pub(crate) fn for_web(&self) -> Arc<dyn hawser_monitor::web::Daemon> {
         self.state.clone()
     }
 
-    /// The dashboard is served. Once only.
+    /// Sets the dashboard that is served. Call once.
     pub(crate) fn set_web(&self, dashboard: Dashboard) {
         self.state.set_dashboard(dashboard);
     }
 }
 
-/// From now on the dashboard's token is the one in the state directory.
+/// Makes the dashboard use the token in the state directory from now on.
 pub(super) fn read_token(state: &State) -> Response {
     match state.dashboard().map(Dashboard::read_token) {
         None | Some(Ok(())) => Response::Done { saved: None },

@@ -1,4 +1,4 @@
-//! From what a tunnel has counted of its flows to what people and programs are shown.
+//! Converts a tunnel's counts of flows to the form that is shown.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
@@ -12,15 +12,14 @@ use hawser_types::Rate;
 use super::books::Account;
 use super::subject::View;
 
-/// The flows of packets of a session, the latest first.
+/// Returns the flows of packets of a session, the latest first.
 pub(super) fn shown(view: &View, account: Option<&Account>) -> Vec<PacketFlowStatus> {
     let flows = view.session.iter().flat_map(|session| &session.flows);
     let rate = |flow| account.map_or(Rate::ZERO, |account| account.packet_flow(flow));
     flows.map(|it| flow(it, view, rate(it))).collect()
 }
 
-/// Of these flows of packets those that have moved most, at most `most`, with the reasons for their
-/// links.
+/// Returns the `most` flows of packets with the most traffic, with the reasons for their links.
 pub(super) fn with_reasons<'a>(
     flows: impl IntoIterator<Item = &'a PacketFlow>,
     view: &View,
@@ -75,7 +74,7 @@ fn flow(flow: &PacketFlow, view: &View, rate: Rate) -> PacketFlowStatus {
     }
 }
 
-/// By what became of most of its packets.
+/// Returns how most packets of the flow were placed.
 fn placed(tally: &FlowTally) -> PacketPlacing {
     let is_most = |count: u64| count > 0 && 2 * count >= tally.sent_packets;
     if is_most(tally.copies) {
@@ -87,7 +86,7 @@ fn placed(tally: &FlowTally) -> PacketPlacing {
     }
 }
 
-/// The reason for most of its packets.
+/// Returns the most frequent reason of the flow's packets.
 fn why(tally: &FlowTally) -> Option<PacketReason> {
     let sum = |reason: PacketReason| -> u64 {
         let chosen = tally.links().iter().flat_map(LinkOfFlow::chosen);
@@ -117,7 +116,7 @@ fn chosen(link: &LinkOfFlow) -> Vec<WhyCount> {
     chosen
 }
 
-/// An address, with its port where there is one that means anything to people.
+/// Formats an address, with the port if the protocol has one.
 fn end(protocol: u8, address: IpAddr, port: u16) -> String {
     match port {
         0 => address.to_string(),
@@ -126,7 +125,7 @@ fn end(protocol: u8, address: IpAddr, port: u16) -> String {
     }
 }
 
-/// A protocol's name; its number where it is not a common one.
+/// Returns a protocol's name, or its number if the protocol is uncommon.
 fn protocol(number: u8) -> String {
     let name = match number {
         ICMP => "icmp",

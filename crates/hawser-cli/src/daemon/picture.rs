@@ -1,4 +1,4 @@
-//! From what the session and the driver know to what people and programs are shown.
+//! Converts the state of sessions to the form that is shown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::books::{Account, Books, moved};
 use super::packet_flows;
 use super::subject::{PathFacts, View};
 
-/// One session as it is shown.
+/// Returns one session as it is shown.
 pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus {
     let account = books.account(&view.id);
     let mut status = SessionStatus {
@@ -69,7 +69,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     status
 }
 
-/// The process's memory, and what all sessions hold of it.
+/// Returns the process's memory, and the part that all sessions use.
 pub(super) fn memory(used_bytes: ByteCount) -> MemoryStatus {
     MemoryStatus {
         resident_bytes: resident().unwrap_or(ByteCount::ZERO),
@@ -134,8 +134,8 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
     by_link.into_iter().map(path).collect()
 }
 
-/// Returns the time since the last sign of life of a path on which one is overdue: on one of its
-/// channels, while nothing came on the others since, or on all.
+/// Returns how long a path has been silent, if a sign of life is overdue: on all of its channels,
+/// or on one of them while nothing has arrived on the others since (`unheard`).
 fn silence(channels: &[&ChannelSnapshot], unheard: Option<Duration>) -> Option<Duration> {
     let silent_for = |channel: &&ChannelSnapshot| {
         let is_told = |silent: &Duration| channel.suspect || *silent >= UNSUSPECTED;
@@ -171,7 +171,7 @@ fn shown(link: Option<&LinkSnapshot>) -> PathStanding {
     }
 }
 
-/// Returns the reason why a link gets less than the policy would give it.
+/// Returns the reason why a link gets less traffic than the policy would give it.
 fn why(link: Option<&LinkSnapshot>) -> Option<String> {
     let why = match link?.standing {
         Standing::Full => return None,
@@ -232,7 +232,7 @@ fn transport(session: &SessionSnapshot, view: &View) -> TransportStatus {
     }
 }
 
-/// Returns the way of a session that has connections through a gateway, or had them.
+/// Returns the route of a session that uses, or has used, connections through a gateway.
 fn route(session: &SessionStatus) -> Option<SessionRoute> {
     let is_relay = |path: &PathStatus| path.index == RELAY_LINK;
     session.paths.iter().any(is_relay).then_some(())?;
@@ -261,7 +261,7 @@ fn stream(stream: &StreamSnapshot, account: Option<&Account>) -> StreamStatus {
     }
 }
 
-/// Returns the destination of a stream, from the metadata that it was opened with.
+/// Returns the destination of a stream, from the metadata in its opening.
 pub(super) fn destination(metadata: &[u8]) -> Option<String> {
     match Purpose::of(metadata)? {
         Purpose::Connect => Some(Destination::decode(metadata).ok()?.to_string()),
@@ -286,7 +286,7 @@ fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
     all.map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-/// By name, what tunnels of a session have counted.
+/// Returns the counters of a session's tunnels, with their names.
 pub(super) fn packets_counted(tunnel: &TunnelCounts) -> [(&'static str, u64); 6] {
     let TunnelCounts {
         over_association,
@@ -306,7 +306,7 @@ pub(super) fn packets_counted(tunnel: &TunnelCounts) -> [(&'static str, u64); 6]
     ]
 }
 
-/// By name, what a session has counted since it began.
+/// Returns the counters of a session since its start, with their names.
 pub(super) fn counted(counters: &Counters) -> [(&'static str, u64); 12] {
     let Counters {
         chunks_cut,
@@ -344,7 +344,8 @@ fn resident() -> Option<ByteCount> {
     Some(ByteCount::new(pages * rustix::param::page_size() as u64))
 }
 
-/// The data path waits longer for the last link that it has, and so do people.
+/// Silence from which on a path is shown as silent, although the data path does not suspect its
+/// last link yet.
 const UNSUSPECTED: Duration = Duration::from_millis(400);
 const NO_ANSWER: &str = "no answer to what was sent";
 const SILENT: &str = "the far end finds it silent";

@@ -1,4 +1,4 @@
-//! Recordings of sessions, handed out in pieces.
+//! Recordings of sessions, sent in pieces.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,12 +15,12 @@ use super::state::State;
 use super::subject::View;
 use super::why::off;
 
-/// The recording that one connection has asked for, kept until all of it is fetched.
+/// The recording that a control connection has requested, kept until all of it is fetched.
 #[derive(Default)]
 pub(super) struct Copy(Vec<u8>);
 
 impl Copy {
-    /// The next piece. At the offset 0 the recording is taken anew.
+    /// Returns the piece at `offset`. At offset 0, takes a new recording.
     pub(super) fn answer(
         &mut self,
         state: &State,
@@ -104,10 +104,10 @@ fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
     }
 }
 
-/// Two sessions are enough to tell whether there is more than one.
+/// Limits for the look-up: two sessions are enough to tell whether there is more than one.
 const MOST: Most = Most {
     sessions: 2,
     streams: MAX_STREAMS,
 };
-/// Bytes of a piece; in base64 it fits a line of the control API.
+/// Bytes of a piece; in base64 it fits in a line of the control API.
 const PIECE: usize = 512 * 1024;

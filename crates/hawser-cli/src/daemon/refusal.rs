@@ -17,10 +17,10 @@ pub(crate) type Changed = Result<Option<PathBuf>, Refused>;
 /// Reason why a change was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// The request says nothing.
+    /// The request contains no change.
     #[error("there is nothing in it to change")]
     Nothing,
-    /// Neither this machine nor the configuration has such a link.
+    /// Neither this machine nor the configuration has a link with this name.
     #[error("no link is called {name}; there are {known}")]
     UnknownLink {
         /// The name that was given.
@@ -53,7 +53,7 @@ pub(crate) enum Refused {
     /// No transport has this name.
     #[error(transparent)]
     TransportChoice(#[from] UnknownTransport),
-    /// A gateway can't be used so.
+    /// No use of a gateway has this name.
     #[error(transparent)]
     GatewayUse(#[from] UnknownGatewayUse),
     /// No set of rules has this name.
@@ -62,13 +62,13 @@ pub(crate) enum Refused {
     /// There is no gateway.
     #[error("no gateway is enrolled to be used; `hawser up --gateway URL` enrols with one")]
     NoGateway,
-    /// Not one rule.
+    /// The text is not exactly one rule.
     #[error("one rule is expected, not {0}")]
     Rules(usize),
-    /// Every rule is shown with all that it says.
+    /// The rule is too long: every rule is shown in full.
     #[error("the rule has {0} bytes; allowed: {MAX_RULE}")]
     TooLong(usize),
-    /// Rules need room, in the kernel too.
+    /// There are too many rules: they need memory, also in the kernel.
     #[error("there are {0} rules until the daemon ends already, and there may be no more")]
     TooManyRules(usize),
     /// No rule that ends with the daemon has this number.
@@ -79,13 +79,13 @@ pub(crate) enum Refused {
         /// Number of such rules.
         count: usize,
     },
-    /// Another rule has that number by now.
+    /// Another rule has this number by now.
     #[error(transparent)]
     RulesChanged(#[from] RulesChanged),
-    /// It can't be written down.
+    /// The change can't be saved.
     #[error("it can't be saved: {}", explained(.0))]
     Unsaved(anyhow::Error),
-    /// It was written down, but can't be put in force.
+    /// The change was saved, but can't be put in force.
     #[error("it is saved to {}, but the rules in force stay as they were: {error}", path.display())]
     Unread {
         /// The file.
@@ -93,13 +93,13 @@ pub(crate) enum Refused {
         /// Error of reading the rules again.
         error: Box<ConfigError>,
     },
-    /// Some other request.
+    /// The request is no change.
     #[error("this is nothing to be changed")]
     Unsupported,
 }
 
 impl Refused {
-    /// The kind of fault, for programs.
+    /// Returns the kind of the error, for programs.
     pub(crate) fn reason(&self) -> ErrorReason {
         match self {
             Self::UnknownLink { .. } | Self::UnknownRule { .. } | Self::RulesChanged(_) => {
@@ -112,7 +112,7 @@ impl Refused {
         }
     }
 
-    /// The refusal for a change that could not be written to a file.
+    /// Returns the refusal of a change that could not be written to a file.
     pub(crate) fn by_writing(error: anyhow::Error) -> Self {
         error
             .downcast()
@@ -120,5 +120,6 @@ impl Refused {
     }
 }
 
-/// Bytes of one rule, written out: as many such rules as may end with the daemon fit one answer.
+/// Largest number of bytes of a rule as text: one answer has room for the largest allowed number of
+/// such rules that end with the daemon.
 pub(crate) const MAX_RULE: usize = 3_000;

@@ -1,4 +1,4 @@
-//! The control socket: one line of JSON asks, one line answers.
+//! The control socket: each request is one line of JSON, and so is each answer.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,10 @@ use super::recording::Copy;
 use super::state::State;
 use super::takeover;
 
-/// The socket's name in the file system, which goes with the daemon, unless another one has taken
-/// it.
+/// The socket's file, which is removed with the daemon, unless another daemon has replaced it.
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// The file's number, where that is known.
+    /// The file's inode, if it is known.
     inode: Option<u64>,
 }
 
@@ -46,7 +45,7 @@ fn inode(path: &Path) -> Option<u64> {
     std::fs::symlink_metadata(path).ok().map(|it| it.ino())
 }
 
-/// Opens the socket at `path`, mode 0600, in place of what a daemon that died has left there.
+/// Opens the socket at `path`, mode 0600, and replaces the socket of a daemon that has died.
 ///
 /// Only the holder of the directory's lock may call this.
 pub(super) fn listen(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
@@ -57,13 +56,13 @@ pub(super) fn listen(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> 
     })
 }
 
-/// Likewise with a socket that `bind` makes.
+/// Like [`listen`], with a socket that `bind` creates.
 pub(super) fn listen_with(
     path: &Path,
     bind: impl FnOnce(&Path) -> std::io::Result<UnixSocket>,
 ) -> anyhow::Result<(UnixListener, SocketFile)> {
-    // The socket is made under another name and then renamed, so that clients that find it are
-    // answered.
+    // The socket is created under another name and renamed once it listens, so that clients that
+    // find it are answered.
     let fresh = path.with_extension("new");
     let _ = std::fs::remove_file(&fresh);
     let open = || -> std::io::Result<UnixListener> {
@@ -77,31 +76,31 @@ pub(super) fn listen_with(
     Ok((listener, SocketFile::of(path)))
 }
 
-/// A socket whose file will have mode 0600.
+/// Creates a socket whose file will have mode 0600.
 ///
-/// Linux gives the file the mode that its socket has when it is bound. To change the mode by the
-/// file's name would be to change that of whatever else has the name by then: in a service's
-/// directory root must not be led elsewhere.
+/// On Linux the file gets the mode of the socket when it is bound. Changing the mode by the file's
+/// name would be unsafe: in a service's directory, another file may have replaced the socket.
 fn private_socket() -> std::io::Result<UnixSocket> {
     let socket = UnixSocket::new_stream()?;
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     Ok(socket)
 }
 
-/// Whom a socket is for, who could open it.
+/// The users that a socket serves.
 #[derive(Clone, Copy)]
 pub(super) enum For {
     /// The daemon's own user, and root.
     Owner,
-    /// Everybody whom the file system lets open it. What is for the owner alone is refused to them.
+    /// All users that the file system lets open the socket. Requests for the owner alone are
+    /// refused.
     Group,
 }
 
-/// Answers for as long as the daemon lives.
+/// Answers requests for as long as the daemon lives.
 pub(super) async fn serve(listener: UnixListener, whom: For, state: Arc<State>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        // Others wait in the socket's queue until there is a place.
+        // Further connections wait in the socket's queue until there is a place.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
@@ -116,7 +115,7 @@ pub(super) async fn serve(listener: UnixListener, whom: For, state: Arc<State>) 
                 tokio::spawn(async move {
                     let _place = place;
                     if let Err(error) = converse((stream, is_owner), &state).await {
-                        tracing::debug!(%error, "a control connection is over");
+                        tracing::debug!(%error, "control connection ended");
                     }
                 });
             }
@@ -136,7 +135,7 @@ fn is_trusted(stream: &UnixStream) -> bool {
         .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
-/// Questions and answers, in turns.
+/// A control connection: requests and answers in turns.
 struct Conversation {
     stream: UnixStream,
     /// The client is the daemon's own user, or root.
@@ -164,7 +163,7 @@ async fn converse((stream, is_owner): (UnixStream, bool), state: &State) -> std:
 }
 
 impl Conversation {
-    /// One question and its answer; whether another may follow.
+    /// Handles one request and its answer; returns whether another request may follow.
     async fn turn(&mut self, state: &State) -> std::io::Result<bool> {
         let request = loop {
             match self.decoder.poll_message::<Request>() {
@@ -249,7 +248,7 @@ async fn say(stream: &mut UnixStream, response: &Response) -> std::io::Result<()
     match encode_response(response) {
         Ok(line) => stream.write_all(&line).await,
         Err(error) => {
-            tracing::warn!(%error, "an answer can't be encoded");
+            tracing::warn!(%error, "can't encode an answer");
             Err(std::io::ErrorKind::InvalidData.into())
         }
     }
@@ -259,13 +258,13 @@ async fn say(stream: &mut UnixStream, response: &Response) -> std::io::Result<()
 pub(crate) const SOCKET: &str = "control.sock";
 /// Connections that wait for a place; the kernel may allow fewer.
 const BACKLOG: u32 = 128;
-/// Some wait for events all the time.
+/// Limit of open connections; some of them wait for events all the time.
 const MAX_CONNECTIONS: usize = 64;
 const READ_SIZE: usize = 4096;
-/// Time that connections of before an upgrade have to end.
+/// Time limit for connections that were opened before an upgrade.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(3600);
 const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Time for a question and its answer.
+/// Time limit for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -279,7 +278,7 @@ mod tests {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
-    /// Asks in the name of the owner, or of a member of the group.
+    /// Sends a request as the owner, or as a member of the group.
     async fn asked(is_owner: bool, request: &Request) -> Response {
         let state = State::new(hawser_control::Role::Client, None);
         let (mut near, far) = UnixStream::pair().unwrap();

@@ -1,5 +1,5 @@
-//! The part of a daemon's state that is shown, so that the cost follows what is shown and not what
-//! exists.
+//! Selects the part of a daemon's state that is shown, so that the cost depends on what is shown
+//! and not on what exists.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use hawser_control::Request;
 use super::state::State;
 use super::subject::{Subject, View};
 
-/// At most so much.
+/// Limits of what is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Most {
-    /// The busiest sessions.
+    /// Number of sessions, the busiest ones.
     pub(super) sessions: usize,
-    /// The latest streams of each of them.
+    /// Number of streams of each session, the latest ones.
     pub(super) streams: usize,
 }
 
@@ -48,8 +48,8 @@ impl Most {
 }
 
 impl State {
-    /// The busiest sessions, as many as are to be shown; with their latest streams, [`MAX_STREAMS`]
-    /// at most in all of them together.
+    /// Returns the busiest sessions up to the limit, with their latest streams, at most
+    /// [`MAX_STREAMS`] in all sessions together.
     pub(super) fn views(&self, subject: &dyn Subject, most: Most) -> Vec<View> {
         if most.sessions == 0 {
             return Vec::new();
@@ -79,8 +79,8 @@ impl State {
     }
 }
 
-/// Returns the number of streams that may be listed of each session, so that there are
-/// [`MAX_STREAMS`] in all. Sessions with few streams leave room to the others.
+/// Returns the number of streams to list for each session, so that there are at most
+/// [`MAX_STREAMS`] in all. Sessions with few streams leave room for the others.
 fn fair_share(mut counts: Vec<usize>) -> usize {
     counts.sort_unstable();
     let mut left = MAX_STREAMS;
@@ -94,9 +94,9 @@ fn fair_share(mut counts: Vec<usize>) -> usize {
     MAX_STREAMS
 }
 
-/// Listed where a request does not say how many.
+/// Number of listed sessions unless the request names another.
 const MAX_SESSIONS: usize = 64;
-/// Listed of all sessions together.
+/// Limit of listed streams of all sessions together.
 pub(super) const MAX_STREAMS: usize = 500;
 
 #[cfg(test)]

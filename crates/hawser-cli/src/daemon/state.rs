@@ -16,22 +16,22 @@ use super::subject::Subject;
 use super::takeover::{Predecessor, Wishes};
 use super::totals::Totals;
 
-/// A daemon's state, shared by its tasks and by all who ask it.
+/// A daemon's state, shared by its tasks and its control connections.
 pub(crate) struct State {
     role: Role,
     predecessor: Option<Arc<Predecessor>>,
     started: tokio::time::Instant,
     listen: OnceLock<SocketAddr>,
-    /// Where hosts that are known by name come to.
+    /// Address at which hosts that are known by name connect.
     door: OnceLock<SocketAddr>,
     dashboard: OnceLock<Dashboard>,
     subject: OnceLock<Box<dyn Subject>>,
     record: Mutex<Record>,
     change_log: Mutex<ChangeLog>,
-    /// Counts entries in the record, and events.
+    /// Counts updates of the record, and events.
     changes: watch::Sender<u64>,
     stop: Notify,
-    /// Where wishes to replace the daemon go.
+    /// Channel for requests to replace the daemon.
     wishes: OnceLock<Wishes>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct State {
 pub(super) struct Record {
     pub(super) sessions: Books,
     pub(super) totals: Totals,
-    /// As of the last look for what has changed.
+    /// Totals of all sessions at the last look for changes.
     pub(super) all_sessions: AllSessions,
     pub(super) links: LinkBooks,
     pub(super) history: History,
@@ -48,8 +48,8 @@ pub(super) struct Record {
 }
 
 impl State {
-    /// Nothing is known yet. `predecessor` is the process whose place this one takes, if it was
-    /// started for that.
+    /// Creates an empty state. `predecessor` is the process that this one takes over from, if it
+    /// was started for that.
     pub(super) fn new(role: Role, predecessor: Option<Arc<Predecessor>>) -> Self {
         Self {
             role,
@@ -67,12 +67,12 @@ impl State {
         }
     }
 
-    /// Role of the daemon.
+    /// Returns the role of the daemon.
     pub(super) fn role(&self) -> Role {
         self.role
     }
 
-    /// What the process of before an upgrade still serves, if it does.
+    /// Returns what the old process still serves after an upgrade, if it still runs.
     pub(super) fn predecessor(&self) -> Option<PredecessorStatus> {
         let left = self.predecessor.as_ref()?.left()?;
         Some(PredecessorStatus {
@@ -81,7 +81,7 @@ impl State {
         })
     }
 
-    /// Time since the daemon started.
+    /// Returns the time since the daemon started.
     pub(super) fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
@@ -96,27 +96,27 @@ impl State {
         let _ = self.subject.set(Box::new(subject));
     }
 
-    /// Address at which the daemon takes connections.
+    /// Returns the address at which the daemon accepts connections.
     pub(super) fn listen(&self) -> Option<SocketAddr> {
         self.listen.get().copied()
     }
 
-    /// Sets that address. Later calls change nothing.
+    /// Sets this address. Later calls change nothing.
     pub(super) fn set_listen(&self, listen: SocketAddr) {
         let _ = self.listen.set(listen);
     }
 
-    /// Address at which hosts that are known by name come to it, if any do.
+    /// Returns the address at which hosts that are known by name connect, if there is one.
     pub(super) fn door(&self) -> Option<SocketAddr> {
         self.door.get().copied()
     }
 
-    /// Sets that address. Later calls change nothing.
+    /// Sets this address. Later calls change nothing.
     pub(super) fn set_door(&self, door: SocketAddr) {
         let _ = self.door.set(door);
     }
 
-    /// The dashboard, where one is served.
+    /// Returns the dashboard, if one is served.
     pub(super) fn dashboard(&self) -> Option<&Dashboard> {
         self.dashboard.get()
     }
@@ -126,12 +126,13 @@ impl State {
         let _ = self.dashboard.set(dashboard);
     }
 
-    /// Where wishes to replace the daemon go; none for one that never can be, or not yet.
+    /// Returns the channel for requests to replace the daemon; `None` if it can't be replaced
+    /// (yet).
     pub(super) fn wishes(&self) -> Option<Wishes> {
         self.wishes.get().cloned()
     }
 
-    /// Sets that. Later calls change nothing.
+    /// Sets this channel. Later calls change nothing.
     pub(super) fn take_wishes(&self, wishes: Wishes) {
         let _ = self.wishes.set(wishes);
     }
@@ -146,17 +147,17 @@ impl State {
         self.stop.notified().await;
     }
 
-    /// Counts entries in the record, and events, from now on.
+    /// Returns a receiver that is notified of updates of the record, and of events.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Tells the subscribers that there is a new entry or event.
+    /// Notifies the subscribers of an update or an event.
     pub(super) fn has_changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Writes down how much has moved by now.
+    /// Updates the record to the current traffic.
     pub(super) fn enter(&self) {
         let Some(subject) = self.subject() else {
             return;
@@ -170,7 +171,7 @@ impl State {
         record.links.fill(&mut links, connections.as_ref());
         let views = match self.role() {
             Role::Client => views,
-            // The states of its links do not follow from sessions.
+            // Only the states of a client's links depend on sessions.
             _ => Vec::new(),
         };
         let seen = self.settled(&mut record, subject, views, (links, connections));

@@ -1,4 +1,4 @@
-//! Requests for doing otherwise.
+//! Requests that change how a daemon works.
 
 use hawser_control::{ErrorReason, Request, Response};
 
@@ -10,7 +10,7 @@ pub(super) fn policy(state: &State) -> Response {
     policy.map_or_else(no_choice, |policy| Response::Policy(Box::new(policy)))
 }
 
-/// Does what is asked.
+/// Carries out a change.
 pub(super) fn change(state: &State, asked: &Request) -> Response {
     let changed = state.subject().and_then(|it| it.change(asked));
     match changed {

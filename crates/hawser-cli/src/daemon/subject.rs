@@ -18,43 +18,43 @@ use super::refusal::Changed;
 
 /// The parts of a daemon that can be shown and changed.
 pub(crate) trait Subject: Send + Sync + 'static {
-    /// Its sessions whose names are `wanted`, each with at most `max_streams` of its streams. The
-    /// others cost nothing.
+    /// Returns the sessions whose names are `wanted`, each with at most `max_streams` of its
+    /// streams. Other sessions cost no time.
     fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View>;
 
     /// Returns the number of sessions.
     fn session_count(&self) -> usize;
 
-    /// The programs that asked for these streams of the session with this name, as far as they are
-    /// known by now. The others are looked for from then on.
+    /// Returns the programs that opened these streams of the session with this name, as far as they
+    /// are known by now. Begins to look for the others.
     fn programs(&self, _session: &str, _streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         BTreeMap::new()
     }
 
-    /// Returns the number of programs that are being looked for, where that is done.
+    /// Returns the number of programs that are being looked for, if the daemon does that.
     fn sought(&self) -> Option<watch::Receiver<usize>> {
         None
     }
 
-    /// The links of this machine.
+    /// Returns the links of this machine.
     fn links(&self) -> Vec<LinkStatus>;
 
-    /// The kill switch, where one is on.
+    /// Returns the kill switch, if one is on.
     fn kill_switch(&self) -> Option<KillSwitchStatus> {
         None
     }
 
-    /// The directory that it serves, with as many bindings as `most`.
+    /// Returns the directory that the daemon runs, with at most `most` bindings.
     fn directory(&self, _most: usize) -> Option<DirectoryStatus> {
         None
     }
 
-    /// This host's registration with a directory, where there is one.
+    /// Returns this host's registration with a directory, if there is one.
     fn registration(&self) -> Option<RegistrationStatus> {
         None
     }
 
-    /// Returns how it places connections on links, where it does.
+    /// Returns how the daemon places connections on links, if it does.
     fn connections(&self) -> Option<ConnectionsStatus> {
         None
     }
@@ -65,48 +65,48 @@ pub(crate) trait Subject: Send + Sync + 'static {
         BTreeMap::new()
     }
 
-    /// Returns how it chooses links, where it does.
+    /// Returns how the daemon chooses links, if it does.
     fn policy(&self) -> Option<PolicyStatus> {
         None
     }
 
-    /// Returns the connections that it has placed on links and remembers, where it does that.
+    /// Returns the connections that the daemon has placed on links and remembers, if it does that.
     fn placed(&self, _which: PlacedRange) -> Option<PlacedReport> {
         None
     }
 
-    /// Does otherwise from now on what is asked to be done so, as a whole or not at all. May wait
-    /// for the disk, for a moment. `None`: it can't do otherwise.
+    /// Carries out a change as a whole or not at all. May wait for the disk for a moment. Returns
+    /// `None` if the daemon does not support changes.
     fn change(&self, _asked: &Request) -> Option<Changed> {
         None
     }
 
-    /// Lets `read` see what the session with this name has recorded. `false`: there is none.
+    /// Calls `read` with the recorder of the session with this name; returns `false` if there is
+    /// none.
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool;
 
-    /// Returns the client whose session has this name, where this end is the client.
+    /// Returns the client whose session has this name, if this end is the client.
     fn client(&self, _session: &str) -> Option<Arc<Client>> {
         None
     }
 
-    /// Returns its counters since the start.
+    /// Returns the daemon's counters since the start.
     fn counters(&self) -> BTreeMap<String, u64>;
 }
 
 /// One session of a daemon.
 pub(crate) struct View {
-    /// Tells it from others.
+    /// Name of the session.
     pub(crate) id: String,
     /// The far end.
     pub(crate) peer: String,
-    /// Its paths, by the index of their links.
+    /// Paths of the session, by the index of their links.
     pub(crate) paths: BTreeMap<u32, PathFacts>,
     /// The policy that chooses links.
     pub(crate) scheduler: &'static str,
-    /// The congestion control that its channels ask for.
+    /// The congestion control that the session's channels ask for.
     pub(crate) congestion: String,
-    /// The addresses of this machine that its channels use, where its links are the far end's to
-    /// know.
+    /// Local addresses of the channels, if only the far end knows the links.
     pub(crate) addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
     /// The far end is the gateway of this client.
     pub(crate) is_with_gateway: bool,
@@ -114,16 +114,16 @@ pub(crate) struct View {
     pub(crate) is_left: bool,
     /// Reason why there is no session.
     pub(crate) problem: Option<String>,
-    /// Reason why there is no association although one is wanted.
+    /// Reason why there is no association although it is configured.
     pub(crate) transport_problem: Option<String>,
-    /// Names of far ends of flows of packets, as far as they are known.
+    /// Names of the far ends of flows of packets, as far as they are known.
     pub(crate) names: BTreeMap<IpAddr, Arc<str>>,
-    /// The session; none while it is being made.
+    /// The session; `None` while it is being established.
     pub(crate) session: Option<SessionSnapshot>,
 }
 
 impl View {
-    /// The name of a link, or its number where the name is the far end's to know.
+    /// Returns the name of a link, or its number if only the far end knows the name.
     pub(crate) fn link_name(&self, link: LinkIndex) -> String {
         if link == LinkIndex::ALL {
             return UNKNOWN_LINK.to_owned();
@@ -135,7 +135,7 @@ impl View {
     }
 }
 
-/// Stands for the link of an association's path that is not known (yet).
+/// Placeholder for the link of an association's path that is not known (yet).
 const UNKNOWN_LINK: &str = "(unknown link)";
 
 /// The daemon's knowledge of one path to the far end, beside the path's channels.
@@ -147,11 +147,11 @@ pub(crate) struct PathFacts {
     pub(crate) problem: Option<String>,
 }
 
-/// PlacedRange connections are asked for.
+/// Range of placed connections that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlacedRange {
     /// The latest, this many at most.
     Latest(usize),
-    /// The one with this number.
+    /// The connection with this number.
     One(u64),
 }

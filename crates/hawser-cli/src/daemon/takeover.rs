@@ -1,11 +1,11 @@
-//! A daemon is replaced by a new process of the program, which takes its ports; sessions and
-//! connections that are open stay with the old one until they end.
+//! Replaces a daemon by a new process of the program, which takes its ports. Open sessions and
+//! connections stay with the old process until they end.
 //!
-//! In this order: the old process starts the new one and gives it copies of its listening sockets
-//! and of its lock. The new one prepares all that two processes can have at the same time, and asks
-//! the old one to yield the rest, such as network devices. Then it serves, and the old one listens
-//! no more. Until the old one yields it is not disturbed by whatever goes wrong; afterwards it
-//! takes back what it has given up.
+//! The order is: the old process starts the new one and gives it copies of its listening sockets
+//! and of its lock. The new process prepares all that two processes can have at the same time, and
+//! asks the old one to yield the rest, such as network devices. Then the new process serves, and
+//! the old one stops listening. A failure before the yield does not disturb the old process; after
+//! a later failure, the old process takes back what it has yielded.
 
 mod predecessor;
 mod successor;
@@ -20,30 +20,30 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use successor::{Passed, Successor, Takeover};
 
-/// Where the old process listens, at ports that the system may have chosen.
+/// Addresses at which the old process listens, with ports that the system may have chosen.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     pub(super) listen: Option<SocketAddr>,
-    /// For hosts that are known by name.
+    /// Address for hosts that are known by name.
     pub(super) door: Option<SocketAddr>,
 }
 
-/// Somebody wants the daemon to be replaced.
+/// A request to replace the daemon.
 pub(super) struct Wanted {
-    /// Time after which what the old process still serves ends.
+    /// Time after which the old process ends what it still serves.
     limit: Duration,
-    /// The new process's number, or why there is none.
+    /// Receives the new process's id, or the reason of a failure.
     answer: oneshot::Sender<Result<u32, String>>,
 }
 
-/// Where wishes go.
+/// Channel for requests to replace the daemon.
 pub(super) type Wishes = mpsc::Sender<Wanted>;
 
-/// Places of [`Wishes`]: others are refused meanwhile.
+/// Capacity of [`Wishes`]; further requests are refused meanwhile.
 pub(super) const MAX_WISHES: usize = 1;
 
 impl Wanted {
-    /// Answers that a process of before the last time still serves.
+    /// Refuses the request because the old process of the last upgrade still serves.
     pub(super) fn refuse(self, left: &Left) {
         let Left { open, seconds } = left;
         let _ = self.answer.send(Err(format!(
@@ -53,7 +53,7 @@ impl Wanted {
     }
 }
 
-/// Has the daemon replaced, by way of its `wishes`, or says what keeps it from that.
+/// Requests through `wishes` that the daemon is replaced, and returns the result.
 pub(super) async fn replace(wishes: Option<Wishes>, limit: Duration) -> Response {
     let refused = |reason, message: &str| Response::Error {
         reason,

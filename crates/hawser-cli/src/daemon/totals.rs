@@ -1,4 +1,4 @@
-//! The counters of all sessions together since the daemon began.
+//! Sums of the counters of all sessions since the daemon started.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use hawser_types::ChannelId;
 use super::picture::{counted, packets_counted};
 use super::subject::View;
 
-/// Sums that only grow, entered once a second: a session that ends leaves what it had counted by
-/// its last entry.
+/// Sums that only grow, updated once a second. They keep the counts of ended sessions up to the
+/// last update.
 #[derive(Default)]
 pub(super) struct Totals {
     sums: BTreeMap<&'static str, u64>,
-    /// By their names, those that there were at the last entry.
+    /// Counters of the sessions at the last update, by the sessions' names.
     sessions: BTreeMap<String, SessionCounters>,
 }
 
@@ -22,12 +22,12 @@ pub(super) struct Totals {
 struct SessionCounters {
     counters: Counters,
     tunnel: TunnelCounts,
-    /// Segments that the kernel had sent again, for each channel.
+    /// Number of segments that the kernel has retransmitted, for each channel.
     segments: BTreeMap<ChannelId, u64>,
 }
 
 impl Totals {
-    /// Enters what the sessions have counted by now.
+    /// Updates the sums to the sessions' current counters.
     pub(super) fn enter(&mut self, views: &[View]) {
         let mut before = std::mem::take(&mut self.sessions);
         for view in views {
@@ -39,7 +39,7 @@ impl Totals {
         }
     }
 
-    /// Puts the sums among the counters of the daemon.
+    /// Adds the sums to the counters of the daemon.
     pub(super) fn list(&self, counters: &mut BTreeMap<String, u64>) {
         let named = |(name, sum): (&&str, &u64)| (format!("sessions-{name}"), *sum);
         counters.extend(self.sums.iter().map(named));
@@ -76,7 +76,7 @@ impl Totals {
     }
 }
 
-/// The kernel's counter of segments sent again on the channels.
+/// Name of the counter of segments that the kernel has retransmitted on channels.
 const SEGMENTS: &str = "segments-again";
 
 #[cfg(test)]
@@ -84,8 +84,8 @@ mod tests {
     use super::super::books::tests::view;
     use super::*;
 
-    /// A session that has sent so many chunks again, whose channels have sent so many segments
-    /// again.
+    /// A session with these numbers of retransmitted chunks, and of retransmitted segments by
+    /// channel.
     fn counted(id: &str, chunks: u64, channels: &[(u32, u64)]) -> View {
         let sent: Vec<_> = channels.iter().map(|(id, _)| (*id, 0)).collect();
         let mut view = view(&sent, &[]);
@@ -111,10 +111,10 @@ mod tests {
         };
         let other = || counted("b", 100, &[(1, 1000)]);
         assert_eq!(enter(&[counted("a", 3, &[(1, 10)]), other()]), (103, 1010));
-        // A channel is gone, and another has come.
+        // One channel has closed, and another one has opened.
         assert_eq!(enter(&[counted("a", 5, &[(2, 7)]), other()]), (105, 1017));
         assert_eq!(enter(&[other()]), (105, 1017));
-        // What is being made has counted nothing yet, and begins from nothing.
+        // A session that is being established has no counts yet, and begins from zero.
         let unmade = View {
             session: None,
             ..counted("a", 0, &[])

@@ -13,7 +13,7 @@ use super::Daemon;
 use super::dashboard::{Dashboard, token};
 use crate::setup::show;
 
-/// A web server that ends with the daemon; none where none is wanted.
+/// A web server that ends with the daemon; `None` if it is not configured.
 pub(crate) struct Web(Option<Serving>);
 
 struct Serving {
@@ -22,7 +22,7 @@ struct Serving {
 }
 
 impl Web {
-    /// Serves the dashboard at `address`, if there is one, to holders of the token in `state`.
+    /// Serves the dashboard at `address`, if given, to holders of the token in `state`.
     pub(crate) fn start(
         address: Option<SocketAddr>,
         state: &StateDir,
@@ -53,7 +53,7 @@ impl Web {
         Ok(Self(Some(Serving { end, task })))
     }
 
-    /// Ends it in order.
+    /// Ends the server in order.
     pub(crate) async fn end(self) {
         if let Some(Serving { end, task }) = self.0 {
             let _ = end.send(());

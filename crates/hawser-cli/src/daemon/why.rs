@@ -1,4 +1,4 @@
-//! From what sessions have recorded to what people and programs are told.
+//! Converts the records of sessions to the reasons that are shown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::subject::View;
 use super::{packet_flows, picture};
 use crate::daemon::subject::PlacedRange;
 
-/// Returns why the links of the session with this name, or of all, were used or not; for one
-/// stream, or for all together.
+/// Returns the reasons why links were used or not, for the session with this name or for all, and
+/// for one stream or for all together.
 pub(super) fn answer(state: &State, session: Option<&str>, stream: Option<StreamId>) -> Response {
     let Some(subject) = state.subject() else {
         return Response::Why(Box::new(report(state.role(), Vec::new())));
@@ -30,7 +30,7 @@ pub(super) fn answer(state: &State, session: Option<&str>, stream: Option<Stream
     let views = match (session, stream) {
         (Some(name), _) => subject.sessions(&|id| id == name, MAX_STREAMS),
         (None, None) => state.views(subject, MOST),
-        // Any of them may have it.
+        // Any session may have the stream.
         (None, Some(_)) => state.all_views(subject),
     };
     let has_begun = |view: &&View| view.session.is_some();
@@ -68,7 +68,7 @@ pub(super) fn answer(state: &State, session: Option<&str>, stream: Option<Stream
     }))
 }
 
-/// Returns the links of connections that were placed by themselves, with the reasons.
+/// Returns the links of connections that were placed individually, with the reasons.
 pub(super) fn answer_placed(state: &State, which: PlacedRange) -> Response {
     let placed = state.subject().and_then(|it| it.placed(which));
     let Some(placed) = placed else {
@@ -109,7 +109,7 @@ fn not_found(message: String) -> Response {
     }
 }
 
-/// The answer where nothing is recorded.
+/// Returns the answer if nothing is recorded.
 pub(super) fn off() -> Response {
     Response::Error {
         reason: ErrorReason::Unsupported,
@@ -170,10 +170,10 @@ fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) 
     }
 }
 
-/// Returns a session's reasons for its far end: by the numbers of links, which are the client's,
-/// and with the most of what is many. `None` for a stream on which nothing was sent.
+/// Returns a session's reasons for its far end: links by their numbers, which the client assigns,
+/// and lists limited to the largest entries. `None` for a stream on which nothing was sent.
 ///
-/// `flows`: the session's flows of packets, where it is not about one stream.
+/// `flows`: the session's flows of packets, unless the request is about one stream.
 pub(crate) fn for_far_end(
     (recorder, now): (&Recorder, Instant),
     scheduler: &'static str,
@@ -346,19 +346,19 @@ struct MostForFarEnd {
     events: usize,
 }
 
-/// Sessions in one answer.
+/// Limit of sessions in one answer.
 const MOST: Most = Most {
     sessions: 8,
     streams: MAX_STREAMS,
 };
-/// A link comes to some kilobytes.
+/// Limits of an answer to the far end; a link takes some kilobytes.
 const MOST_FOR_FAR_END: MostForFarEnd = MostForFarEnd {
     links: 8,
     streams: 64,
     flows: 8,
     events: 32,
 };
-/// Flows of packets of each session.
+/// Limit of flows of packets of each session.
 const MOST_FLOWS: usize = 20;
-/// Connections in an answer that names no number.
+/// Number of connections in an answer to a request without a number.
 const LATEST: usize = 20;

@@ -1,4 +1,4 @@
-//! Changes the files that hold rules. What the user has written there stays as it is.
+//! Changes the files that hold rules. Keeps the user's text and comments there.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use crate::rule_files::{RuleFiles, UserRules};
 use crate::setup::Usage;
 use crate::toml_file::{Content, RULES_HEAD, change};
 
-/// Writes `rule` into the configuration, or into the state directory where there is no
-/// configuration, or where the rule stands that it is to come before; says where. Numbers count
-/// `ahead` rules that are in no file.
+/// Writes `rule` into the file of the rule that it must precede; else into the configuration, or
+/// into the state directory if there is no configuration. Returns the file. `ahead` is the number
+/// of rules in no file, which are numbered first.
 pub(crate) fn add(
     files: &RuleFiles,
     rule: &Rule,
@@ -51,7 +51,7 @@ pub(crate) fn add(
     Ok(path)
 }
 
-/// The one of the user's rules with this name or, if none has it, this number.
+/// Finds the user's rule with this name or, if no rule has the name, with this number.
 fn find(
     files: &RuleFiles,
     read: &UserRules,
@@ -75,17 +75,17 @@ fn find(
     standing.ok_or_else(|| not_there(other, read).into())
 }
 
-/// One of the user's rules, and where it stands.
+/// One of the user's rules, and its position in a file.
 struct Standing {
     rule: Rule,
     path: PathBuf,
     content: Content,
-    /// Among the rules of that file.
+    /// Index among the rules of the file.
     place: usize,
 }
 
 impl Standing {
-    /// The one at this place among all the user's.
+    /// Returns the rule at this index among all rules of the user.
     fn at(files: &RuleFiles, read: &UserRules, place: usize) -> Option<Self> {
         let rule = read.all().nth(place)?.clone();
         let (path, content, place) = match place.checked_sub(read.configured.len()) {
@@ -100,8 +100,8 @@ impl Standing {
         })
     }
 
-    /// Fails unless a rule that says what was `meant` stands there still: others may have written
-    /// since the file was read, and since the user has seen its rules.
+    /// Fails unless the rule at this position still has the text `meant`: other programs may have
+    /// written the file since it was read, and since the user has seen its rules.
     fn check(&self, document: &DocumentMut, meant: &str) -> anyhow::Result<()> {
         let name = self.path.display().to_string();
         let rules = self.content.rules(&name, &document.to_string())?;
@@ -114,7 +114,7 @@ impl Standing {
     }
 }
 
-/// The user speaks of a rule that does not stand there any more.
+/// Error for a rule that is no longer at the position that the user named.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the rules have changed meanwhile, and that one stands elsewhere or is gone; nothing was changed"
@@ -133,7 +133,7 @@ fn not_there(other: &str, read: &UserRules) -> Usage {
     ))
 }
 
-/// Keeps the text at the end of the file in its place: ahead of its first rule.
+/// Keeps the text at the end of the file before the file's first rule.
 fn keep_ahead(document: &mut DocumentMut) {
     let end = document.trailing().as_str().unwrap_or_default().to_owned();
     let rules = document
@@ -150,20 +150,20 @@ fn keep_ahead(document: &mut DocumentMut) {
     document.set_trailing("");
 }
 
-/// Puts `table` at `place`. What stands in the file stays in its order.
+/// Inserts `table` at index `place`. Keeps the order of the rest of the file.
 fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
     let mut behind = Vec::new();
     while rules.len() > place {
         behind.push(rules.remove(place));
     }
     if let Some(next) = behind.first_mut() {
-        // The same place in the file, and before it since it comes before it here.
+        // With equal positions, the array's order decides: `table` precedes `next` in the file.
         if let Some(position) = next.position() {
             table.set_position(position);
         }
         let before = next.decor().prefix().and_then(RawString::as_str);
         let before = before.unwrap_or_default().to_owned();
-        // What heads the file stays at its head.
+        // The head of the file stays at the top.
         let (head, own) = match before.strip_prefix(RULES_HEAD) {
             Some(own) => (RULES_HEAD, own),
             None => ("", before.as_str()),
@@ -185,11 +185,11 @@ fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
     }
 }
 
-/// Takes the user's rule with that number out; gives it and the file that it stood in. Numbers
-/// count `ahead` rules that are in no file.
+/// Removes the user's rule with this number; returns the rule and its file. `ahead` is the number
+/// of rules in no file, which are numbered first.
 ///
-/// Fails with [`RulesChanged`] where its text is not the one that was `meant`, or it has just
-/// become another.
+/// Fails with [`RulesChanged`] if the rule's text is not `meant`, or has changed since it was
+/// read.
 pub(crate) fn remove(
     files: &RuleFiles,
     number: usize,
@@ -215,7 +215,7 @@ pub(crate) fn remove(
     Ok((standing.rule, standing.path))
 }
 
-/// The file's rules are sound, but written in a form that this program can't change.
+/// Error for rules that are valid, but written in a form that this program can't change.
 fn no_tables(path: &Path) -> Usage {
     Usage(format!(
         "{}: `rule` is not made of [[rule]]",
@@ -256,12 +256,12 @@ fn keep_remarks(document: &mut DocumentMut, removed: &Table, place: usize) {
     }
 }
 
-/// The keys and values of a `[[rule]]` that says the same.
+/// Returns the keys and values of a `[[rule]]` that is equal to the rule.
 pub(crate) fn text(rule: &Rule) -> String {
     table(rule).to_string()
 }
 
-/// `[[rule]]` with everything that the rule says.
+/// Returns a `[[rule]]` table with all fields of the rule.
 fn table(rule: &Rule) -> Table {
     let mut table = Table::new();
     if let Some(name) = &rule.name {

@@ -16,12 +16,12 @@ pub(crate) struct Bus {
 pub(crate) struct Running(pub(crate) Child);
 
 impl Bus {
-    /// Starts one; `None` where there is no `dbus-daemon`, which is told.
+    /// Starts one; `None`, with a report, without `dbus-daemon`.
     pub(crate) fn start(place: &Place, test: &str) -> Option<Self> {
         Self::start_by(Command::new("dbus-daemon"), place, test)
     }
 
-    /// The same by a command that ends in `dbus-daemon`.
+    /// Starts one by a command that ends in `dbus-daemon`.
     pub(crate) fn start_by(mut command: Command, place: &Place, test: &str) -> Option<Self> {
         let (config, socket) = (place.path("bus.conf"), place.path("bus"));
         let content = CONFIG.replace("SOCKET", socket.to_str().unwrap());
@@ -48,18 +48,18 @@ impl Bus {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the bus.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Has a command take this for the system's bus.
+    /// Makes a command use this as the system's bus.
     pub(crate) fn lend<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("DBUS_SYSTEM_BUS_ADDRESS", &self.address)
     }
 
-    /// Starts a daemon with this configuration that takes this for the system's bus; `as_user` has
-    /// it run as another user.
+    /// Starts a daemon with this configuration that uses this as the system's bus; `as_user` runs
+    /// it as another user.
     pub(crate) fn start_daemon(
         &self,
         place: &Place,
@@ -79,7 +79,7 @@ impl Bus {
         up
     }
 
-    /// What `hawser doctor` says with this configuration.
+    /// Returns the output of `hawser doctor` with this configuration.
     pub(crate) fn doctor(&self, place: &Place, config: &Path) -> String {
         let arguments = ["--config", config.to_str().unwrap(), "doctor"];
         let mut command = place.hawser("client", &arguments);

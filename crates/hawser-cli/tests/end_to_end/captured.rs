@@ -1,4 +1,4 @@
-//! `hawser up --capture`: programs that know nothing of it, over two real links.
+//! `hawser up --capture`: programs without any knowledge of Hawser, over two real links.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -100,8 +100,8 @@ fn programs_hear_at_once_that_the_link_of_their_connection_is_switched_off() {
 }
 
 #[test]
-fn a_server_that_answers_nobody_speaks_against_no_link() {
-    let name = "captured::a_server_that_answers_nobody_speaks_against_no_link";
+fn a_server_that_answers_no_client_discredits_no_link() {
+    let name = "captured::a_server_that_answers_no_client_discredits_no_link";
     captured(name, |stage| {
         let (group, neighbour) = (&stage.group, &stage.neighbour);
         neighbour.ip("route add blackhole 10.99.0.9/32");
@@ -116,8 +116,8 @@ fn a_server_that_answers_nobody_speaks_against_no_link() {
 }
 
 #[test]
-fn what_rules_keep_off_a_link_is_asked_for_over_it_by_nobody() {
-    let name = "captured::what_rules_keep_off_a_link_is_asked_for_over_it_by_nobody";
+fn connections_that_rules_keep_off_a_link_never_use_it() {
+    let name = "captured::connections_that_rules_keep_off_a_link_never_use_it";
     captured(name, |stage| {
         let (group, neighbour) = (&stage.group, &stage.neighbour);
         neighbour.ip("route add blackhole 10.1.0.2/32");
@@ -235,8 +235,8 @@ fn a_route_that_appears_is_kept_to() {
     });
 }
 
-/// A daemon that captures a group whose connections take turns on two links, but for what a rule
-/// for the group keeps off one of them.
+/// A daemon that captures a group whose connections take turns on two links, except those that a
+/// rule for the group keeps off one of them.
 struct Stage {
     place: Place,
     neighbour: Neighbour,
@@ -244,7 +244,7 @@ struct Stage {
     daemon: Daemon,
 }
 
-/// Runs `body` where a group can be captured; says so where it can't.
+/// Runs `body` if a group can be captured; otherwise reports that.
 fn captured(name: &str, body: impl FnOnce(Stage)) {
     in_namespace_of_root(name, || {
         let group = match RunGroup::create() {
@@ -284,7 +284,7 @@ impl Stage {
         status["links"].as_array().unwrap().clone()
     }
 
-    /// Bytes that both links have sent and received this month.
+    /// Returns the bytes that both links have sent and received this month.
     fn used(&self) -> [u64; 2] {
         let status = self.place.status("client").unwrap();
         ["sent_bytes", "received_bytes"].map(|key| {
@@ -304,7 +304,7 @@ impl Stage {
     }
 }
 
-/// `hawser why` tells of what the kernel's program has placed.
+/// `hawser why` explains the connections that the kernel's program placed.
 fn explained(place: &Place) {
     let ended = place.run("client", &["why", "--json", "--connections", "50"]);
     let report: Value = serde_json::from_str(&ended.out).unwrap();
@@ -325,7 +325,7 @@ fn explained(place: &Place) {
     assert_eq!(links, [Some("dsl"), Some("lte")].into());
 }
 
-/// A link without a carrier takes no more of them.
+/// A link without a carrier gets no more of them.
 fn gone(neighbour: &Neighbour, group: &RunGroup) {
     neighbour.ip("link set lte down");
     until(
@@ -335,12 +335,12 @@ fn gone(neighbour: &Neighbour, group: &RunGroup) {
     );
 }
 
-/// The address that curl has in the group as it asks a server.
+/// Returns curl's source address in the group, as a server sees it.
 fn from(group: &RunGroup, server: &str) -> String {
     fetch(group, server, 20).1
 }
 
-/// curl's exit code, and the address that it had, as it asks a server for so many seconds at most.
+/// Returns curl's exit code and source address, after this many seconds at most.
 fn fetch(group: &RunGroup, server: &str, seconds: u32) -> (i32, String) {
     ask(group, &format!("http://{server}:81/204"), seconds)
 }
@@ -363,12 +363,12 @@ pub(crate) fn in_hierarchy(group: &RunGroup) -> String {
 }
 
 const SERVER: &str = "10.99.0.1";
-/// No program listens there, so that it answers with a refusal.
+/// No program listens there, so connections are refused.
 const KEPT_OFF_LTE: u16 = 82;
-/// The server sends back the datagrams that come here.
+/// The server sends datagrams to this port back.
 const ECHO: u16 = 9007;
 const DSL: &str = "10.1.0.2";
 const LTE: &str = "10.2.0.2";
-/// Exit codes of curl's.
+/// Exit codes of curl.
 const NOT_CONNECTED: i32 = 7;
 const TIMED_OUT: i32 = 28;

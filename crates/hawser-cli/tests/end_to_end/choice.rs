@@ -1,4 +1,4 @@
-//! `hawser up` with a gateway that is one way among others, over two real links.
+//! `hawser up` with a gateway as one route among others, over two real links.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -170,8 +170,8 @@ fn a_gateway_is_left_and_taken_again_while_the_daemon_runs() {
     });
 }
 
-/// A client with two links, a gateway behind them, and a web server beside the gateway that says
-/// who asks.
+/// A client with two links, a gateway behind them, and a web server beside the gateway that returns
+/// the client's address.
 struct Scene {
     place: Place,
     neighbour: Neighbour,
@@ -228,8 +228,8 @@ impl Scene {
         self.place.status("client").unwrap()["connections"].clone()
     }
 
-    /// The address that the server sees as curl asks it through the proxy; nothing, where there is
-    /// no answer.
+    /// Returns the address that the server sees as curl asks it through the proxy; empty without an
+    /// answer.
     fn seen(&self, up: &Daemon, server: &str, port: u16) -> String {
         let proxy = format!("socks5h://{}", up.listen(&self.place).unwrap());
         let mut curl = curl(server, port);
@@ -238,12 +238,12 @@ impl Scene {
     }
 }
 
-/// A gateway in the neighbour; its invite is in the place.
+/// Starts a gateway in the neighbour; its invite is in the place.
 pub(crate) fn gateway(place: &Place, neighbour: &Neighbour) -> Daemon {
     configured_gateway(place, neighbour, None)
 }
 
-/// The same with this file of the place as its configuration.
+/// Starts a gateway with this file of the place as its configuration.
 pub(crate) fn configured_gateway(
     place: &Place,
     neighbour: &Neighbour,
@@ -289,7 +289,7 @@ fn copy_curl(to: &Path) {
     assert!(copied.success());
 }
 
-/// A web server of the neighbour's that answers with the address that it was asked from.
+/// A web server of the neighbour that returns the client's address.
 struct Nginx {
     child: Child,
     _folder: TempDir,

@@ -163,7 +163,7 @@ fn a_captive_portal_is_left_out_and_links_are_measured_before_they_are_used() {
     );
 }
 
-/// What `hawser why` says of connections that a rule has sent over lte.
+/// Checks `hawser why` for connections that a rule has sent over lte.
 fn say_why(place: &Place, program: &str) {
     let why = |arguments: &[&str]| {
         let ended = place.run("client", &[&["why"], arguments].concat());
@@ -237,7 +237,7 @@ fn a_link_on_which_segments_are_sent_again_shows_it() {
     );
 }
 
-/// Segments that TCP has sent again in this namespace.
+/// Returns the segments that TCP has retransmitted in this namespace.
 fn sent_again() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let mut rows = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -247,7 +247,7 @@ fn sent_again() -> u64 {
     count.parse().unwrap()
 }
 
-/// A link is lost with 200 connections open and a hundred new ones a second.
+/// Loses a link with 200 connections open and a hundred new ones per second.
 fn cut(state_after: &'static str, cut: impl FnOnce(&Neighbour)) {
     let (place, neighbour) = (Place::new(), two_links());
     serve_echo(&neighbour);
@@ -308,12 +308,12 @@ fn cut(state_after: &'static str, cut: impl FnOnce(&Neighbour)) {
     });
 }
 
-/// Links dsl and lte of this namespace lead to the neighbour, who has 10.99.0.1.
+/// Creates links dsl and lte of this namespace to the neighbour, which has 10.99.0.1.
 pub(crate) fn two_links() -> Neighbour {
     links(&["dsl", "lte"])
 }
 
-/// The same with these links.
+/// Creates these links.
 pub(crate) fn links(names: &[&str]) -> Neighbour {
     let neighbour = Neighbour::start();
     ip("link set lo up");
@@ -378,7 +378,7 @@ pub(crate) fn serve_there(
     is_ready.recv().unwrap();
 }
 
-/// Serves much in the neighbour, but redirects clients on dsl to sign in.
+/// Serves large pages in the neighbour, but redirects clients on dsl to a sign-in page.
 pub(crate) fn serve_web(neighbour: &Neighbour) {
     serve(neighbour, ("0.0.0.0", 81), |mut stream| async move {
         let by_dsl = stream.peer_addr()?.ip().to_string() == "10.1.0.2";
@@ -395,7 +395,7 @@ pub(crate) fn serve_web(neighbour: &Neighbour) {
     });
 }
 
-/// Those of so many connections through the proxy that came about and carry data.
+/// Returns those of this many connections through the proxy that opened and carry data.
 pub(crate) async fn connect_many(
     proxy: SocketAddr,
     count: usize,
@@ -439,7 +439,7 @@ fn status(place: &Place) -> Value {
     place.status("client").unwrap()["connections"].clone()
 }
 
-/// The state of a link, from all that is known of it.
+/// Returns the state of a link, from everything that the daemon knows.
 fn state(place: &Place, link: &str) -> String {
     let status = place.status("client").unwrap();
     of_link(&status, link)["state"].as_str().unwrap().to_owned()
@@ -458,9 +458,9 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 const SERVER: (&str, u16) = ("10.99.0.1", 7000);
-/// Within it whatever lives would have been answered.
+/// Within this time any live link would have an answer.
 const A_WHILE: Duration = Duration::from_secs(2);
-/// For what is to come within seconds, on a machine with much else to do.
+/// For events that need seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A hundred in a second.
+/// A hundred per second.
 pub(crate) const EVERY: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! What it costs to be looked at: a measurement, which prints and asserts no time.
+//! Cost of monitoring: a measurement, which prints and asserts no time.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -51,7 +51,7 @@ fn measure(place: &Place, ends: &[Daemon; 2]) {
     let seconds = SPAN.as_secs();
     println!("{LINKS} links, {STREAMS} streams that move nothing, {seconds} s each, {build}");
     println!("part of a core:              client  gateway  answers");
-    row("nobody asks", ends, || {
+    row("no client asks", ends, || {
         std::thread::sleep(SECOND);
         0
     });
@@ -76,8 +76,8 @@ fn measure(place: &Place, ends: &[Daemon; 2]) {
     );
 }
 
-/// Prints what part of a processor both ends take while `work` is done again and again, and how
-/// many bytes that gives.
+/// Prints the part of a processor that both ends use while `work` is repeated, and the bytes that
+/// it returns.
 fn row(what: &str, ends: &[Daemon; 2], mut work: impl FnMut() -> usize) {
     let (begun, before) = (Instant::now(), ends.each_ref().map(processor_time));
     let mut bytes = 0;
@@ -92,7 +92,7 @@ fn row(what: &str, ends: &[Daemon; 2], mut work: impl FnMut() -> usize) {
     println!("{what:<27} {client:>5.2} %  {gateway:>5.2} %  {rate:>5.1} kB/s");
 }
 
-/// A conversation with the client.
+/// A connection to the client's control socket.
 struct Socket {
     stream: UnixStream,
     answers: BufReader<UnixStream>,
@@ -105,7 +105,7 @@ impl Socket {
         Self { stream, answers }
     }
 
-    /// Asks, and rests for a second; how long the answer was.
+    /// Sends a request, and rests for a second; returns the length of the answer.
     fn ask(&mut self, request: &str) -> usize {
         let mut answer = String::new();
         writeln!(self.stream, "{request}").unwrap();
@@ -127,7 +127,7 @@ fn follow(web: &str, token: &str) -> TcpStream {
     stream
 }
 
-/// Reads for a second; how much that was.
+/// Reads for a second; returns the number of bytes.
 fn read_on(feed: &mut TcpStream) -> usize {
     let (begun, mut buffer, mut bytes) = (Instant::now(), vec![0; 64 * 1024], 0);
     while begun.elapsed() < SECOND {
@@ -140,7 +140,7 @@ fn read_on(feed: &mut TcpStream) -> usize {
     bytes
 }
 
-/// The processor time of a daemon in seconds.
+/// Returns the processor time of a daemon in seconds.
 fn processor_time(daemon: &Daemon) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", daemon.process())).unwrap();
     // Behind the name, which may hold blanks: utime and stime are the 14th and 15th of all.

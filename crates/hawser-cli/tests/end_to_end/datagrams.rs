@@ -204,8 +204,8 @@ impl Client {
         bytes
     }
 
-    /// Asks until there is an answer, as programs do that use datagrams; the address under which
-    /// the server saw the question.
+    /// Asks until there is an answer, as programs with datagrams do; returns the source address
+    /// that the server saw.
     async fn ask(&self, port: u16, daemon: &Daemon) -> Ipv4Addr {
         let address = [&[0, 0, 0, 1][..], &SERVER.octets(), &port.to_be_bytes()].concat();
         let mut bytes = [0; 64];

@@ -1,4 +1,4 @@
-//! The directory of `hawser serve`, asked by programs that others have written.
+//! The directory of `hawser serve`, tested with independent programs.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -17,7 +17,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None`, which is told for `test`, where one of the programs is not installed.
+    /// `None`, with a report for `test`, if one of the programs is not installed.
     fn new(test: &str, programs: &[(&str, &str)]) -> Option<Self> {
         for (program, package) in programs {
             let folders = ["/usr/bin", "/usr/local/bin"];
@@ -249,8 +249,8 @@ fn free_port() -> String {
     socket.local_addr().unwrap().port().to_string()
 }
 
-/// Whether a program has the port of [`CALLED`]. To try it out would keep the program off it for
-/// that moment.
+/// Whether a program has the port of [`CALLED`]. A trial bind would keep the program off the port
+/// at that moment.
 fn is_taken(port: &str) -> bool {
     let port: u16 = port.parse().unwrap();
     // As the kernel shows the address: in the order of its bytes in memory.

@@ -1,5 +1,5 @@
-//! What is seen of a running daemon: events as they happen, history, what each link carries, and
-//! what programs have open.
+//! The visible state of a running daemon: events as they happen, history, traffic of each link, and
+//! open connections of programs.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -50,7 +50,7 @@ fn a_link_that_its_user_forbids_is_told_of_at_once_until_the_daemon_ends() {
 }
 
 #[test]
-fn whoever_follows_may_stop_at_any_time() {
+fn a_follower_may_stop_at_any_time() {
     let place = Place::new();
     let up = place.up("client", &["--direct"]);
     let follower = Follower::start(&place);
@@ -117,7 +117,7 @@ fn a_link_that_is_lost_is_told_of_and_what_links_carry_is_counted() {
     );
 }
 
-/// Whether both links have moved something in the time that a history shows.
+/// Whether both links have moved data in the time that a history shows.
 fn has_moved(history: &Value) -> bool {
     let links = history["links"].as_array().unwrap();
     let names: Vec<_> = links.iter().map(|link| &link["name"]).collect();
@@ -181,10 +181,10 @@ fn a_stream_shows_the_program_that_asked_for_it() {
     }
 }
 
-/// A configuration with which connections wait until it is known who asks for them.
+/// Writes a configuration with which connections wait until their program is known.
 fn who_matters(place: &Place) -> String {
     let config = place.path("hawser.toml");
-    let rule = "[[rule]]\nprogram = \"nobody-has-this-name\"\nonly = \"lo\"\n";
+    let rule = "[[rule]]\nprogram = \"no-program-has-this-name\"\nonly = \"lo\"\n";
     std::fs::write(&config, rule).unwrap();
     config.to_str().unwrap().to_owned()
 }
@@ -207,7 +207,7 @@ impl Follower {
         Self { child, out }
     }
 
-    /// What it has said so far.
+    /// Returns its output so far.
     pub(super) fn told(&self) -> Vec<Value> {
         let text = read(&self.out);
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
@@ -238,14 +238,14 @@ impl Drop for Follower {
     }
 }
 
-/// What `hawser COMMAND --json` says of the client.
+/// Returns the output of `hawser COMMAND --json` for the client.
 pub(super) fn json(place: &Place, command: &str) -> Value {
     let ended = place.run("client", &[command, "--json"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// What the client answers at its control socket.
+/// Returns the client's answer at its control socket.
 pub(super) fn ask(place: &Place, request: &str) -> Value {
     let mut socket = UnixStream::connect(place.path("client/control.sock")).unwrap();
     writeln!(socket, "{request}").unwrap();

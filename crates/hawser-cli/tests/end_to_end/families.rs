@@ -31,7 +31,7 @@ fn an_association_takes_both_links_where_both_families_are_on_each() {
     in_namespace(name, || takes_both_links(name, links));
 }
 
-/// A link that goes silent in one family is of use by the other, and no byte is lost.
+/// A link that becomes silent in one family is usable by the other, and no byte is lost.
 #[test]
 fn a_download_goes_on_when_ipv4_passes_no_more() {
     let name = "families::a_download_goes_on_when_ipv4_passes_no_more";
@@ -70,7 +70,7 @@ fn takes_both_links(name: &str, links: [Families; 2]) {
     );
 }
 
-/// Which addresses there are on a link.
+/// Addresses of a link.
 #[derive(Clone, Copy, Debug)]
 struct Families {
     v4: bool,
@@ -98,7 +98,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// None, and it says so, where something is missing.
+    /// `None`, with a report, if something is missing.
     fn new(name: &str, families: [Families; 2]) -> Option<Self> {
         if origin::is_without_curl(name) {
             return None;
@@ -154,8 +154,8 @@ impl Scene {
         assert!(got.unwrap() == page(size), "{}", self.up.log());
     }
 
-    /// What has come to the client by each link that its session has, over channels of a transport
-    /// or of any.
+    /// Returns the bytes that the client received over each link of its session, over channels of
+    /// one transport or of any.
     fn received(&self, transport: Option<&str>) -> [Option<u64>; 2] {
         let status = self.place.status("client").unwrap();
         let paths = status["sessions"][0]["paths"].as_array();

@@ -124,7 +124,7 @@ fn a_sender_that_is_killed_goes_on_where_it_stopped() {
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
-/// What all senders have brought so far.
+/// Returns the number of files that all senders have delivered so far.
 pub(super) fn received(place: &Place) -> u64 {
     let status = place.status("receiver").unwrap();
     let sessions = status["sessions"].as_array().unwrap();

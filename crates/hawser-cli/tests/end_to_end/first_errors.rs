@@ -1,5 +1,4 @@
-//! What a new user may do wrong: each message says the cause or the remedy, and stands in
-//! docs/errors.md with both.
+//! Mistakes of new users: each message names the cause or the remedy, and docs/errors.md has both.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -11,7 +10,7 @@ use hawser_skip::ClosedPort;
 
 use super::program::{Ended, Place, until};
 
-/// A command, the code that it ends with, and words of its message.
+/// A command, its exit code, and words of its message.
 type Case<'a> = (&'a str, i32, &'a str);
 
 #[test]
@@ -135,8 +134,8 @@ fn mistakes_with_invites_and_gateways_are_explained() {
         assert!(answer.out.contains(message), "{url}: {answer:?}");
         stage.is_documented(message);
     }
-    let nobody = ClosedPort::new();
-    let closed = nobody.address();
+    let closed_port = ClosedPort::new();
+    let closed = closed_port.address();
     let web = web_server();
     let listen = gateway.listen(&place).unwrap();
     let elsewhere = |address: SocketAddr| invite.replacen(&listen, &address.to_string(), 1);
@@ -169,7 +168,7 @@ fn mistakes_with_invites_and_gateways_are_explained() {
         (up(&web), 1, "something else than a gateway answers there"),
         ("invite".to_owned(), 1, "no gateway has run in"),
         ("invite revoke xyz".to_owned(), 2, "expected an id as"),
-        ("peers revoke nobody".to_owned(), 2, "expected a key as"),
+        ("peers revoke xyz".to_owned(), 2, "expected a key as"),
         ("voucher".to_owned(), 1, "no port is fronted"),
         (
             "send FOLDER/none --to @FOLDER/invite".to_owned(),
@@ -284,7 +283,7 @@ fn rows() -> Vec<String> {
     rows.map(str::to_owned).collect()
 }
 
-/// Answers every connection as a web server would that was spoken to in TLS.
+/// Answers every connection like a web server that is addressed in TLS.
 fn web_server() -> SocketAddr {
     use std::io::{Read as _, Write as _};
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -1,4 +1,4 @@
-//! A gateway on two networks, of which its client reaches only one by itself.
+//! A gateway on two networks, of which its client reaches only one.
 
 use hawser_skip::namespace::{Neighbour, in_namespace, ip, within};
 
@@ -6,8 +6,8 @@ use super::connections::{add_link, serve_there};
 use super::origin::{self, fetch, page};
 use super::program::{Daemon, Place, read, until};
 
-/// The client says a port, the gateway connects to it on its further link, and a good part of a
-/// download goes that way. When that link is lost and comes back, so does its channel.
+/// The client names a port, the gateway connects to it on its further link, and a good part of a
+/// download takes that link. When the link is lost and returns, so does its channel.
 #[test]
 fn a_gateway_adds_a_link_that_its_client_does_not_reach() {
     let name = "further_links::a_gateway_adds_a_link_that_its_client_does_not_reach";
@@ -84,7 +84,7 @@ fn until_shared(net: &Net, up: &Daemon, gateway: &Daemon) {
     println!("shares of the further link: {shares:?}");
 }
 
-/// Downloads a page; the share of it that has left the gateway by its further link.
+/// Downloads a page; returns the share of it that left the gateway by its further link.
 fn download(net: &Net, up: &Daemon, gateway: &Daemon) -> f64 {
     let set = net
         .place
@@ -175,7 +175,7 @@ impl Net {
         up
     }
 
-    /// Connections that stand from the gateway's address on its second network.
+    /// Returns the established connections from the gateway's address on its second network.
     fn begun(&self) -> usize {
         let all = within(self.host.process(), sockets);
         let sockets = all.lines().map(|line| line.split_whitespace());
@@ -200,7 +200,7 @@ impl Net {
     }
 }
 
-/// Has a firewall drop what would begin a connection to the gateway on its second network.
+/// Makes a firewall drop new connections to the gateway on its second network.
 fn close(host: &Neighbour) -> Result<(), String> {
     let loaded = host.nft(RULES);
     loaded.map_err(|says| format!("no firewall here: {says}"))

@@ -285,7 +285,7 @@ fn invites(place: &Place, state: &str) -> Vec<String> {
 }
 
 #[test]
-fn invites_are_listed_and_a_revoked_one_lets_nobody_in() {
+fn invites_are_listed_and_a_revoked_one_admits_no_client() {
     let place = Place::new();
     let _gateway = place.serve();
     let first = invites(&place, "open");

@@ -8,8 +8,8 @@ use super::origin::{self, fetch, page};
 use super::program::{Daemon, Place, read, until};
 use super::transport::{carried, until_over_udp};
 
-/// The gateway binds its sockets to its links. A packet for the address of one of them may come by
-/// another one all the same.
+/// The gateway binds its sockets to its links. A packet for the address of one link may still
+/// arrive on another.
 #[test]
 fn an_association_stands_at_an_address_of_another_interface_than_its_packets_come_by() {
     let name = "gateway_routes::\
@@ -140,7 +140,7 @@ fn download_over_udp(place: &Place, up: &Daemon, gateway: &Daemon) {
     until_over_udp(place, SIZE as u64, download, up);
 }
 
-/// Bytes that have come by an interface of this namespace.
+/// Returns the bytes received on an interface of this namespace.
 fn received(link: &str) -> u64 {
     let all = read("/proc/thread-self/net/dev".as_ref());
     let mut lines = all.lines().filter_map(|line| line.split_once(':'));

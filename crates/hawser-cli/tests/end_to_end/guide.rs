@@ -1,9 +1,9 @@
 //! The commands of the guide, run page by page on machines with the names that it uses.
 //!
-//! The words after `sh` of a block say where it runs: nothing for the client, `gateway`, or `host`
+//! The words after `sh` of a block name its machine: none for the client, `gateway`, or `host`
 //! for one behind the client; `alice` is the client, and `bob` the host as a machine of its own.
-//! `not run: REASON` says why it can't run here; such blocks are counted. A comment
-//! `<!-- runs beside: gateway client -->` in a page says what runs when the page begins.
+//! `not run: REASON` gives the reason why it can't run here; such blocks are counted. A comment
+//! `<!-- runs beside: gateway client -->` in a page names the machines on which Hawser runs.
 
 mod page;
 mod stage;
@@ -48,7 +48,7 @@ pages! {
     watch_and_steer: "watch-and-steer.md",
 }
 
-/// Each page with commands is run, and each block says where or why not.
+/// Each block of each page with commands names its machine, or why it can't run.
 #[test]
 fn no_page_is_forgotten() {
     let (mut run, mut not_run) = (0, 0);

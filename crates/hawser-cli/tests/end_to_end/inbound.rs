@@ -1,4 +1,4 @@
-//! A gateway that means harm to its client, and hosts behind such a one.
+//! A malicious gateway, and hosts behind such a gateway.
 
 use std::io::Write as _;
 use std::net::{TcpListener, UdpSocket};
@@ -92,12 +92,12 @@ fn answer() {
     });
 }
 
-/// Whether what this machine begins is answered: a datagram, and a ping.
+/// Whether connections from this machine are answered: a datagram, and a ping.
 fn begun() -> String {
     said(&mut local_python(BEGUN))
 }
 
-/// Which of the client's services answer a host behind the gateway.
+/// Returns the client's services that answer a host behind the gateway.
 fn reached(net: &Internet) -> String {
     let mut python = net.server.command("python3");
     said(python.args(["-c", REACHED]))

@@ -21,7 +21,7 @@ pub(crate) struct Internet {
 }
 
 impl Internet {
-    /// None where a program is missing, which is told for `test`.
+    /// `None` if a program is missing, with a report for `test`.
     pub(crate) fn new(test: &str) -> Option<Self> {
         if let Some(missing) = missing() {
             hawser_skip::skip(&format!("end_to_end::{test}"), missing);
@@ -48,7 +48,7 @@ impl Internet {
         })
     }
 
-    /// The same, where the kernel captures what programs send; else that is told as well.
+    /// The same, if the kernel captures packets of programs; otherwise that is reported as well.
     pub(crate) fn captured(test: &str) -> Option<Self> {
         if kernel_captures(test) {
             Self::new(test)
@@ -71,7 +71,7 @@ impl Internet {
         self.serve_with(&["--packet-exit", "nat"])
     }
 
-    /// A gateway with these flags besides.
+    /// Starts a gateway with these additional flags.
     pub(crate) fn serve_with(&self, flags: &[&str]) -> Daemon {
         let gateway = self.begin_serving(flags);
         let listens = || gateway.listen(&self.place).is_some();
@@ -79,7 +79,7 @@ impl Internet {
         gateway
     }
 
-    /// The same, which need not listen yet.
+    /// Starts one without waiting until it listens.
     pub(crate) fn begin_serving(&self, flags: &[&str]) -> Daemon {
         let invite = self.place.path("invite");
         let mut serve = self.gateway.command(HAWSER);
@@ -114,7 +114,7 @@ impl Internet {
         up.end();
     }
 
-    /// A script of Python in a network of its own.
+    /// Returns a Python script in a network of its own.
     pub(crate) fn enclosed(&self, script: &str) -> Command {
         self.enclosed_as("client", script)
     }
@@ -125,7 +125,7 @@ impl Internet {
         self.place.hawser(name, &run)
     }
 
-    /// A script of Python on this machine, which ends when the file is there that it calls DONE.
+    /// Starts a Python script on this machine, which ends when its file DONE exists.
     pub(crate) fn begin(&self, script: &str) -> Child {
         let script = script.replace("DONE", self.done().to_str().unwrap());
         let mut python = local_python(&script);
@@ -150,7 +150,7 @@ impl Internet {
     }
 }
 
-/// What packets need and this machine has not.
+/// Returns a missing prerequisite of packet mode on this machine.
 pub(crate) fn missing() -> Option<&'static str> {
     let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
     let tun = || std::fs::OpenOptions::new().write(true).open("/dev/net/tun");
@@ -166,7 +166,7 @@ pub(crate) fn missing() -> Option<&'static str> {
         .map(|(what, _)| what)
 }
 
-/// Swallows the bytes of connections to port 9; how many came in connections that were closed.
+/// Reads and drops the bytes of connections to port 9; counts those of closed connections.
 pub(crate) fn serve_discard(server: &Neighbour) -> Arc<AtomicU64> {
     let swallowed = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&swallowed);
@@ -230,7 +230,7 @@ pub(crate) fn with_udp(script: &str) -> String {
 
 pub(crate) const SERVER: &str = "11.0.0.2";
 pub(crate) const SERVER_V6: &str = "2a00:11::2";
-/// A datagram that comes back; it is sent again if that takes long.
+/// A datagram that is sent back; it is repeated if that takes long.
 const UDP: &str = "
 import socket, sys, os, time
 def udp():
@@ -247,7 +247,7 @@ def echo(s, to, payload, tries=100, patience=0.5):
             time.sleep(0.05)
     return False
 ";
-/// Bytes that come back, by TCP.
+/// Bytes that are sent back, by TCP.
 pub(crate) const STREAM: &str = "
 t = socket.create_connection(('11.0.0.2', 7))
 f = t.makefile('rb')

@@ -1,4 +1,4 @@
-//! The kill switch, with programs that try everything to get past it.
+//! The kill switch, with programs that try everything to bypass it.
 
 mod stage;
 
@@ -44,7 +44,7 @@ fn nothing_leaves_past_hawser_until_the_kill_switch_is_removed_by_name() {
         let captures = || client.log().contains("connections are captured");
         until("connections are captured", captures, || client.log());
         machine.let_them_try();
-        // Somebody who was logged in before still reads what he is told.
+        // A user who was logged in before still gets the terminal's output.
         login.write_all(b"still here\n").unwrap();
         let terminal = Ended::of(terminal.wait_with_output().unwrap());
         assert_eq!(terminal.out, "still here\n", "{}", client.log());
@@ -161,7 +161,7 @@ fn the_kill_switch_comes_back_unless_it_is_removed_by_name() {
     });
 }
 
-/// It is shut as all others, also where it becomes a link after the switch was turned on.
+/// It is closed like all others, even if it becomes a link after the switch was turned on.
 fn a_link_is_no_network_behind_this_machine(machine: &Machine) {
     let place = &machine.net.place;
     let config = place.path("inside.toml");

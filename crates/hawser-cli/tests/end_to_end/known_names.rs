@@ -1,4 +1,4 @@
-//! The hosts that are known by name: `hawser peers add`, `list` and `remove`.
+//! Hosts known by name: `hawser peers add`, `list` and `remove`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

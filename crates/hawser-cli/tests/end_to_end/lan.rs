@@ -1,4 +1,4 @@
-//! The proxy port as other machines see it, and its password.
+//! The proxy port for other machines, and its password.
 
 use std::fs::{Permissions, set_permissions, write};
 use std::io::{Read as _, Write as _};
@@ -55,7 +55,7 @@ fn a_neighbour_reads_nothing_of_this_machine_by_its_proxy_port() {
     });
 }
 
-/// What a program at the neighbour's gets by this machine's port.
+/// Returns what a program at the neighbour gets through this machine's port.
 fn fetch_there(neighbour: &Neighbour, scheme: &str, url: &str) -> Option<Vec<u8>> {
     let output = neighbour
         .command("curl")
@@ -72,7 +72,7 @@ fn fetch_there(neighbour: &Neighbour, scheme: &str, url: &str) -> Option<Vec<u8>
     output.status.success().then_some(output.stdout)
 }
 
-/// Pages of this machine, by all that its addresses may be called.
+/// Pages of this machine, by all names of its addresses.
 const HIDDEN: [&str; 11] = [
     "http://127.0.0.1:8888/5",
     "http://127.9.9.9:8890/5",
@@ -209,7 +209,7 @@ fn curl(proxy: &str, server: SocketAddr, user: Option<&str>, more: &[&str]) -> O
     command.arg(format!("http://{server}/")).output().unwrap()
 }
 
-/// A server that tells the heads of the requests that come to it.
+/// Starts a server that passes on the heads of the requests to it.
 fn listening() -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

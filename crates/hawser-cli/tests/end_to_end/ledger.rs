@@ -1,4 +1,4 @@
-//! A ledger that can't be used: the daemon says so in one line, and works.
+//! An unusable ledger: the daemon logs one line, and works.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -69,7 +69,7 @@ fn works_and_says(place: &Place, line: &str) {
     daemon.end();
 }
 
-/// A page comes through the proxy, whose address is in the log.
+/// A page can be fetched through the proxy, whose address is in the log.
 fn proxies(daemon: &Daemon) {
     let address = || {
         let log = daemon.log();

@@ -1,5 +1,5 @@
-//! The state of a link, which is the same wherever one looks: under load, at rest, and with all
-//! links silent.
+//! The state of a link, which is the same in all views: under load, at rest, and with all links
+//! silent.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -148,7 +148,7 @@ fn a_gateway_that_is_not_there_is_told_with_the_reason_until_it_is() {
     });
 }
 
-/// Runs `body` where there may be a net.
+/// Runs `body` if a net can be created.
 fn with_net(test: &str, body: impl Fn(&Net)) {
     in_namespace(test, || {
         serve_names_if_asked();
@@ -176,22 +176,22 @@ fn timed(begun: Instant, what: &str, condition: impl FnMut() -> bool, eyes: &Eye
     println!("{what} after {:.2} s", begun.elapsed().as_secs_f64());
 }
 
-/// All that shows the state of a client's links.
+/// All views of the state of a client's links.
 struct Eyes<'a> {
     place: &'a Place,
     client: &'a Daemon,
     web: String,
     token: String,
     follower: Follower,
-    /// `hawser top`; none without a terminal to show it.
+    /// `hawser top`; `None` without a terminal for it.
     pane: Option<Pane>,
 }
 
-/// A link as one of them shows it: state, reason, and since when.
+/// A link in one view: state, reason, and since when.
 type Seen = (String, Value, Value);
 
 impl<'a> Eyes<'a> {
-    /// Where there is a state from the start.
+    /// Views with a state from the start.
     const WITHOUT_EVENTS: &'static [&'static str] =
         &["links", "status", "page", "metrics", "history", "top"];
     const ALL: &'static [&'static str] = &[
@@ -222,7 +222,7 @@ impl<'a> Eyes<'a> {
         self.place.status("client").unwrap()["connections"]["gateway"].clone()
     }
 
-    /// Waits until all say that the session is interrupted; returns since when.
+    /// Waits until all views show the session as interrupted; returns since when.
     fn until_interrupted(&self, begun: Instant) -> u64 {
         let is_cut = || self.session()["state"] == "interrupted";
         timed(begun, "both silent, status: interrupted", is_cut, self);
@@ -243,7 +243,7 @@ impl<'a> Eyes<'a> {
         since
     }
 
-    /// Waits until it is told that the gateway can't be reached since then.
+    /// Waits until all views show that the gateway can't be reached since then.
     fn until_missed(&self, since: u64) {
         let is_missed = |it: &Value| {
             it["is_up"] == false && it["since_unix_ms"] == since && it["reason"].is_string()
@@ -262,7 +262,7 @@ impl<'a> Eyes<'a> {
         exchange(&self.web, &self.token, "GET /metrics", "").1
     }
 
-    /// What `place` shows of a link, if it shows it.
+    /// Returns the view `place` of a link, if it shows the link.
     fn look(&self, place: &str, link: &str) -> Option<Seen> {
         let of = |it: &Value| {
             let state = it["state"].as_str().or(it["to"].as_str())?;
@@ -321,7 +321,7 @@ impl<'a> Eyes<'a> {
         self.look(place, link).map(|it| it.0).unwrap_or_default()
     }
 
-    /// Waits until all these places show a link in this state, and says how long each took.
+    /// Waits until all these views show a link in this state, and prints how long each took.
     fn until(&self, link: &str, state: &str, what: &str, places: &[&'static str]) {
         let begun = Instant::now();
         let mut shown: BTreeMap<&str, Duration> = BTreeMap::new();
@@ -355,7 +355,7 @@ impl<'a> Eyes<'a> {
         );
     }
 
-    /// Fails unless all that show them show the same reason and the same time of a link.
+    /// Fails unless all views that have them show the same reason and the same time of a link.
     fn agree(&self, link: &str, reason: &str) {
         let expected = self.look("links", link).unwrap();
         assert_eq!(expected.1, reason);
@@ -377,7 +377,7 @@ impl<'a> Eyes<'a> {
     }
 }
 
-/// Swallows in the router what comes at the server's port 9000.
+/// Reads and drops in the router the data for the server's port 9000.
 fn serve_sink(net: &Net) {
     serve_there(&net.router, async |ready| {
         let listener = TcpListener::bind(SINK).await.unwrap();

@@ -9,7 +9,7 @@ use hawser_skip::namespace::in_namespace_of_root;
 use super::internet::{Internet, SERVER, STREAM, local_python, said};
 use super::program::{Daemon, until};
 
-/// How packets to the server go, and the rules by which that is decided.
+/// Returns the routes of packets to the server, and the rules that select them.
 fn ways() -> [String; 3] {
     let way = |arguments: &[&str]| said(Command::new("ip").args(arguments));
     let way_to = way(&["-4", "route", "get", SERVER]);
@@ -17,7 +17,7 @@ fn ways() -> [String; 3] {
 }
 
 impl Internet {
-    /// A client whose machine's packets are carried.
+    /// Starts a client whose machine's packets are carried.
     pub(crate) fn up(&self, arguments: &[&str]) -> Daemon {
         let always = ["up", "--listen", "127.0.0.1:0", "--capture", "system"];
         let up = self
@@ -28,7 +28,7 @@ impl Internet {
         up
     }
 
-    /// What the gateway's machine hears at a port of this one, by one of its links.
+    /// Returns what the gateway's machine receives from a port of this machine, over one link.
     fn call(&self) -> String {
         let call = "exec 3<>/dev/tcp/10.2.0.2/8000 && cat <&3";
         said(
@@ -39,7 +39,7 @@ impl Internet {
     }
 }
 
-/// Says that it is here, to everybody.
+/// Listens, and answers every client with a greeting.
 fn listen() {
     let listener = TcpListener::bind("10.2.0.2:8000").unwrap();
     std::thread::spawn(move || {

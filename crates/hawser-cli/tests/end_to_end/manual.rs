@@ -1,4 +1,4 @@
-//! Manual pages and completions, read by the programs that they are for.
+//! Manual pages and completions, read by the programs that use them.
 
 use std::process::Command;
 

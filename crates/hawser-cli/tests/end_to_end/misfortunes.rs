@@ -1,5 +1,5 @@
-//! What others do to packet mode: devices that go, daemons and networks that are in each other's
-//! way, firewalls beside it.
+//! Interference with packet mode: devices that disappear, daemons and networks that conflict,
+//! firewalls beside it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -343,14 +343,14 @@ fn packets_reach_the_gateway_itself_only_where_its_owner_allows_that() {
     });
 }
 
-/// Tries with each line that it is given.
+/// Makes one attempt for each input line.
 const ECHO_BY_LINE: &str = "
 own = udp()
 for line in sys.stdin:
     print(echo(own, ('11.0.0.2', 7), b'here'), flush=True)
 ";
 
-/// Where an answer is to come, it is waited for.
+/// Expected answers are waited for.
 const HAIRPIN: &str = "
 once = dict(tries=4, patience=0.3)
 public = echo(udp(), ('11.0.0.1', 7), b'public', **(dict() if PUBLIC else once))
@@ -380,7 +380,7 @@ fn serve_with(net: &Internet, keys: &str) -> Daemon {
     gateway
 }
 
-/// Changes devices by one run of `ip`; false if one of these commands fails.
+/// Changes devices in one run of `ip`; false if a command fails.
 fn changed_at_once(commands: &[&str]) -> bool {
     let mut ip = Command::new("ip")
         .args(["-batch", "-"])

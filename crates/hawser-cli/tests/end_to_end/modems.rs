@@ -1,9 +1,9 @@
-//! Signals and states of modems: traffic has left a modem's link before it goes.
+//! Signals and states of modems: traffic leaves a modem's link before the link is lost.
 //!
-//! No machine that runs tests has a modem. The bus and the daemon are real; what answers as
-//! ModemManager is a small service of this file, which has the objects, properties and the method
-//! that ModemManager's documentation gives. One test asks the distribution's ModemManager, which
-//! finds no modem.
+//! No machine that runs tests has a modem. The bus and the daemon are real; ModemManager is
+//! simulated by a small service of this file, with the objects, properties and the method of
+//! ModemManager's documentation. One test uses the distribution's ModemManager, which finds no
+//! modem.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -78,8 +78,8 @@ fn traffic_leaves_a_modems_link_when_its_signal_fades_or_its_network_is_lost() {
 }
 
 #[test]
-fn modems_measure_only_where_the_user_wants_it_and_nobody_else_does() {
-    let name = "modems::modems_measure_only_where_the_user_wants_it_and_nobody_else_does";
+fn modems_measure_only_if_the_user_wants_it_and_no_other_program_does() {
+    let name = "modems::modems_measure_only_if_the_user_wants_it_and_no_other_program_does";
     with_bus(name, |bus, place| {
         let modems = ModemManager::start(bus);
         let up = start(bus, place, "");
@@ -203,7 +203,7 @@ fn link(place: &Place) -> Json {
     links.iter().find(|it| it["name"] == "lte").unwrap().clone()
 }
 
-/// What `hawser links` says of the modem's link first.
+/// Returns the first line of `hawser links` about the modem's link.
 fn told(place: &Place) -> Option<String> {
     let shown = place.run("client", &["links"]).out;
     let lte = shown.lines().find_map(|line| line.strip_prefix("lte: "))?;
@@ -240,7 +240,7 @@ impl ModemManager {
         }
     }
 
-    /// Changes the signal, and says that it has changed.
+    /// Changes the signal, and announces the change.
     fn change_signal<T>(&self, change: impl FnOnce(&mut Signal) -> T) -> T {
         self.runtime.block_on(async {
             let server = self.connection.as_ref().unwrap().object_server();
@@ -330,7 +330,7 @@ impl Network {
 #[derive(Default)]
 struct Signal {
     rate: u32,
-    /// True if whoever asks may not.
+    /// Whether requests are refused.
     refuses: bool,
     rsrp: Option<f64>,
 }
@@ -372,7 +372,7 @@ impl Bearer {
     }
 }
 
-/// Stands for a ModemManager that has gone mad.
+/// A misbehaving ModemManager.
 struct Liar {
     runtime: Runtime,
     connection: Option<Connection>,
@@ -380,7 +380,7 @@ struct Liar {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
-    /// More modems than fit into the memory that is meant for them.
+    /// More modems than fit into the memory reserved for them.
     TooMuch,
     /// Words where numbers should be, and numbers where lists should be.
     OtherTypes,
@@ -440,7 +440,7 @@ impl Liar {
         }
     }
 
-    /// Has it asked again, and tells whether its lie has been read.
+    /// Makes the daemon ask again. Returns whether it has read the invalid answer.
     fn was_asked(&self) -> bool {
         let connection = self.connection.as_ref().unwrap();
         self.runtime.block_on(async {
@@ -449,7 +449,7 @@ impl Liar {
             let server = connection.object_server();
             let lying = server.interface::<_, Lying>(ROOT).await.unwrap();
             let lying = lying.get().await;
-            // Whoever asks again has read the answer before.
+            // A second request shows that the first answer was read.
             let enough = if lying.lie == Lie::Silence { 1 } else { 2 };
             lying.asked.load(Ordering::Relaxed) >= enough
         })

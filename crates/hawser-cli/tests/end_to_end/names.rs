@@ -8,7 +8,7 @@ use hawser_skip::namespace::{in_namespace, ip};
 use super::origin::{self, status_of};
 use super::program::{Daemon, Place, until};
 
-/// A client that asks for names which nobody answers delays only itself.
+/// A client that asks for names without an answer delays only itself.
 #[test]
 fn another_client_is_answered_while_one_waits_for_many_names_that_hang() {
     let name = "names::another_client_is_answered_while_one_waits_for_many_names_that_hang";
@@ -49,7 +49,7 @@ fn another_client_is_answered_while_one_waits_for_many_names_that_hang() {
     });
 }
 
-/// Asks a proxy for a name that hangs.
+/// Asks a proxy for a name that gets no answer.
 fn begin(proxy: SocketAddr, number: u32) -> TcpStream {
     use std::io::Write as _;
     let mut stream = TcpStream::connect(proxy).unwrap();
@@ -58,7 +58,7 @@ fn begin(proxy: SocketAddr, number: u32) -> TcpStream {
     stream
 }
 
-/// A gateway whose system asks the name server of this test; none where a folder can't be covered.
+/// Starts a gateway whose system uses this test's name server; `None` if a folder can't be covered.
 fn gateway(place: &Place) -> Option<Daemon> {
     let (config, invite) = (place.path("resolv.conf"), place.path("invite"));
     // Longer than a client waits.
@@ -105,8 +105,8 @@ fn gateway(place: &Place) -> Option<Daemon> {
 
 type Asked = std::sync::Arc<std::sync::Mutex<std::collections::BTreeSet<Vec<u8>>>>;
 
-/// A name server for 127.0.0.1 that knows names below `quick.example` and says nothing of others;
-/// the questions that it leaves open.
+/// Starts a name server for 127.0.0.1 that knows names below `quick.example` and ignores others.
+/// Returns the unanswered queries.
 fn answer_quick_names() -> Asked {
     let socket = UdpSocket::bind("127.0.0.1:53").unwrap();
     let open = Asked::default();
@@ -125,7 +125,7 @@ fn answer_quick_names() -> Asked {
     asked
 }
 
-/// An answer to a question for one name: its IPv4 address is 127.0.0.1, and it has no other.
+/// Returns an answer to a query for one name: its only address is the IPv4 address 127.0.0.1.
 fn answer(question: &[u8]) -> Vec<u8> {
     let end = 12 + question[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
     let is_ipv4 = question[end - 3] == 1;

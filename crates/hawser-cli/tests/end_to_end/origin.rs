@@ -37,7 +37,7 @@ fn answer(stream: TcpStream) {
         .and_then(|()| (&stream).write_all(&body));
 }
 
-/// What the page of so many bytes holds.
+/// Returns the content of the page with this size.
 pub(crate) fn page(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at ^ (at >> 8)) as u8).collect()
 }

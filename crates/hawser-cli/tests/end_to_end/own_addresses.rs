@@ -6,8 +6,8 @@ use super::connections::{add_link, serve_there};
 use super::origin::{self, status_of};
 use super::program::{Daemon, Place, until};
 
-/// Services that listen on all of a gateway's addresses are not for its clients, whenever the
-/// address came; and an address that it has lost is one like any other.
+/// Services that listen on all of a gateway's addresses are closed to its clients, whenever an
+/// address appears; and an address that the gateway has lost is an ordinary one.
 #[test]
 fn an_address_that_comes_is_closed_to_clients_and_one_that_goes_is_open() {
     let name =
@@ -34,7 +34,7 @@ fn an_address_that_comes_is_closed_to_clients_and_one_that_goes_is_open() {
     });
 }
 
-/// A load balancer's agent gives a machine addresses that no interface has, whole networks of them.
+/// A load balancer's agent gives a machine addresses without an interface, even whole networks.
 #[test]
 fn an_address_that_only_a_route_gives_is_closed_to_clients_while_the_route_is_there() {
     let name = "own_addresses::\
@@ -134,7 +134,7 @@ fn gateway(place: &Place, neighbour: &Neighbour) -> Daemon {
     gateway
 }
 
-/// Addresses as on the internet: others are refused for what they are.
+/// Public addresses: others would be refused for other reasons.
 const BEFORE: &str = "11.22.33.44";
 const LATER: &str = "11.22.33.45";
 const ADVERTISED: &str = "11.22.33.46";

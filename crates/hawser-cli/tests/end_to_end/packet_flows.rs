@@ -1,4 +1,4 @@
-//! Flows of packets, as both ends show them.
+//! Flows of packets, in the views of both ends.
 
 use hawser_skip::namespace::{in_namespace_of_root, ip};
 use serde_json::Value;
@@ -26,8 +26,8 @@ pub(crate) fn carried(flow: &Value, link: &str) -> u64 {
     own.map(bytes).sum()
 }
 
-/// The gateway says why its answers went as they did, by the names of links here. What it sent over
-/// a path before it was told of the link below is by no name.
+/// The gateway gives the reasons for the routes of its answers, with the names of links here. Data
+/// on a path before its link was announced has no name.
 fn the_gateway_tells_its_reasons(net: &Internet, log: &impl Fn() -> String) {
     let report = || net.place.run("client", &["why", "--json"]).out;
     let is_told = || {
@@ -207,7 +207,7 @@ fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
     });
 }
 
-/// One socket, whose datagrams come back, until it is told to end.
+/// One socket, whose datagrams are sent back, until it is told to end.
 const ECHOES: &str = "
 s = udp()
 while not os.path.exists('DONE'):
@@ -216,7 +216,7 @@ while not os.path.exists('DONE'):
 print('done')
 ";
 
-/// One connection, whose bytes come back, until it is told to end.
+/// One connection, whose bytes are sent back, until it is told to end.
 const TALK: &str = "
 t = socket.create_connection(('11.0.0.2', 7))
 f = t.makefile('rb')

@@ -1,4 +1,4 @@
-//! What one client's packets may take from a gateway, and from others.
+//! Limits of one client's packets at a gateway, which protect other clients.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use hawser_skip::namespace::in_namespace;
 use super::internet::{Internet, said, with_udp};
 use super::program::{Ended, until};
 
-/// The kernel's table of connections is one for all: the gateway's own are in it, too.
+/// The kernel's connection table is shared: the gateway's own connections are in it, too.
 #[test]
 fn one_clients_flows_are_bounded_and_others_go_on() {
     let test = "packet_limits::one_clients_flows_are_bounded_and_others_go_on";
@@ -75,7 +75,7 @@ fn flows_that_begin_too_fast_are_only_late() {
     });
 }
 
-/// For how many seconds the kernel will know the client's TCP connection; `None`: it has none yet.
+/// Returns the seconds for which the kernel keeps the client's TCP connection; `None` without it.
 fn established(net: &Internet) -> Option<u32> {
     let listed = said(net.gateway.command("cat").arg(TRACKED));
     let is_meant = |line: &&str| line.contains("ESTABLISHED") && line.contains("dport=7 ");
@@ -85,7 +85,7 @@ fn established(net: &Internet) -> Option<u32> {
 
 /// Some kernels have no list.
 const TRACKED: &str = "/proc/net/nf_conntrack";
-/// 50,000 flows to where they are answered, of both families; then how many answers came.
+/// 50,000 flows to answering destinations, in both families; then the number of answers.
 const FLOOD: &str = "
 import struct
 v4 = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
@@ -121,7 +121,7 @@ for i in range(20):
     time.sleep(0.05)
 print(len(answered))
 ";
-/// Fifty datagrams, each of a socket of its own, and fifty connections: how many are answered.
+/// Fifty datagrams, each from its own socket, and fifty connections: the number of answers.
 const ASKING: &str = "
 def connects():
     try:
@@ -134,7 +134,7 @@ print(sum(asked) + sum(connects() for i in range(50)))
 const ONE: &str = "
 sys.exit(0 if echo(udp(), ('11.0.0.2', 7), b'one') else 1)
 ";
-/// A hundred flows at once, some of which are answered at once; then those that were not, again.
+/// A hundred flows at once, some of which are answered at once; then a retry of the others.
 const BURST: &str = "
 sockets = [udp() for i in range(100)]
 for s in sockets:

@@ -271,7 +271,7 @@ fn what_a_tunnel_lacks_is_told() {
     });
 }
 
-/// The processes that a process has started, and those that these have.
+/// Returns the descendants of a process.
 pub(crate) fn below(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter();
     let lists = tasks
@@ -288,7 +288,7 @@ fn terminate(process: u32) {
     let _ = kill_process(process.unwrap(), Signal::TERM);
 }
 
-/// Leaves what the system takes from it to the system.
+/// Leaves everything to the system that the system takes from it.
 const HASTY: &str = "
 t = socket.socket()
 t.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400000)
@@ -324,8 +324,8 @@ datagrams, stream = socket.SOCK_DGRAM, socket.SOCK_STREAM
 private, inner, names = ('10.1.0.1', 7), ('10.83.0.1', 80), ('10.83.0.1', 53)
 print(error(datagrams, private), error(stream, private), error(stream, inner), error(stream, names))
 ";
-/// Which of the gateway's addresses answer a datagram, and which a connection; and how many answers
-/// there are where they should be: from the internet, and to pings of the inner addresses.
+/// Which of the gateway's addresses answer a datagram, and which a connection; and the number of
+/// answers that are expected: from the internet, and to pings of the inner addresses.
 const OWN: &str = "
 def answers(kind, to, protocol=0, message=b'x'):
     family = socket.AF_INET6 if ':' in to else socket.AF_INET

@@ -1,4 +1,4 @@
-//! A destination that runs Hawser itself, found while connections to it are made.
+//! A destination that runs Hawser itself, found while connections to it are opened.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -117,7 +117,7 @@ fn a_program_that_is_run_is_bonded_to_a_peer_as_well() {
     );
 }
 
-/// Connects anew for as long as there is input, and is each time answered by what it sent.
+/// Reconnects as long as there is input, and gets its own data back each time.
 const ASK_AGAIN: &str = "while read -t 0.1; [ $? -gt 128 ]; do \
     exec 3<>/dev/tcp/10.99.0.1/7000 && printf x >&3 && read -N 1 answer <&3 && [ $answer = x ] || exit 1; done";
 
@@ -132,7 +132,7 @@ impl Scene {
         Self::with(&format!("peer-retry = \"{retry}\""))
     }
 
-    /// The client has these settings of connections.
+    /// Creates a client with these settings of connections.
     fn with(settings: &str) -> Self {
         let (place, neighbour) = (Place::new(), two_links());
         serve_echo(&neighbour);
@@ -189,7 +189,7 @@ impl Scene {
         stream
     }
 
-    /// The same, whether it comes about or not, with the proxy's answer.
+    /// Does the same, successfully or not, and returns the proxy's answer.
     fn connect(&self, up: &Daemon) -> (TcpStream, u8) {
         let mut stream = TcpStream::connect(up.listen(&self.place).unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -203,7 +203,7 @@ impl Scene {
         (stream, reply[1])
     }
 
-    /// The destinations that go without a session although they were seen to have Hawser.
+    /// Returns the destinations without a session although they were seen to run Hawser.
     fn not_bonded(&self) -> String {
         let status = self.place.status("client").unwrap();
         status["connections"]["not_bonded"].to_string()
@@ -248,9 +248,9 @@ impl Drop for Killed {
     }
 }
 
-/// Something on the reserved port that accepts everyone and answers as portals do.
+/// A server on the reserved port that accepts every client and answers as portals do.
 struct Portal {
-    /// How often it was asked.
+    /// Number of requests.
     asked: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }

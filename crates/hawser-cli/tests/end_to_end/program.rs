@@ -61,7 +61,7 @@ impl Place {
         self.launch_command(state, self.hawser(state, arguments))
     }
 
-    /// The same by a command that ends in it.
+    /// Starts a daemon by a command that ends in it.
     pub(crate) fn launch_command(&self, state: &str, mut command: Command) -> Daemon {
         let log = self.path(&format!("{state}.log"));
         let child = command
@@ -96,14 +96,14 @@ impl Place {
         format!("@{}", self.path("invite").display())
     }
 
-    /// What `hawser status --json` says; none when no daemon answers.
+    /// Returns the output of `hawser status --json`; `None` without an answer of a daemon.
     pub(crate) fn status(&self, state: &str) -> Option<Value> {
         let ended = self.run(state, &["status", "--json"]);
         (ended.code == 0).then(|| serde_json::from_str(&ended.out).unwrap())
     }
 }
 
-/// What a command that has ended said.
+/// Output of a command that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -135,7 +135,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Where it takes connections.
+    /// Returns the address at which it accepts connections.
     pub(crate) fn listen(&self, place: &Place) -> Option<String> {
         let status = place.status(&self.state)?;
         Some(status["listen"][0].as_str()?.to_owned())
@@ -199,7 +199,7 @@ pub(super) fn tcp_channels(path: &Value) -> usize {
     channels.filter(|it| it["transport"].is_null()).count()
 }
 
-/// Tells whether the kernel's program may run here. If not, the test is skipped, which is told.
+/// Returns whether the kernel's program may run here. If not, the test is skipped, with a report.
 pub(crate) fn kernel_captures(test: &str) -> bool {
     let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
     if tried.code != 0 {
@@ -208,7 +208,7 @@ pub(crate) fn kernel_captures(test: &str) -> bool {
     tried.code == 0
 }
 
-/// Waits until `condition` holds; `said` explains the failure when it never does.
+/// Waits until `condition` holds; `said` explains the failure if it never does.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool, said: impl Fn() -> String) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {

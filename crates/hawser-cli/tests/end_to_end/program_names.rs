@@ -1,4 +1,4 @@
-//! Names that programs find while a link is silent, captured or run by Hawser.
+//! Name queries of programs while a link is silent, captured or run by Hawser.
 
 use std::process::Command;
 
@@ -29,7 +29,7 @@ impl Net {
     }
 }
 
-/// Runs `command`, which looks names up by [`LOOK_UP`], and tells the times.
+/// Runs `command`, which looks names up by [`LOOK_UP`], and checks the times.
 fn found(mut command: Command, what: &str) {
     let output = command.output().unwrap();
     let (out, errors) = (
@@ -179,8 +179,8 @@ fn is_without_python(test: &str) -> bool {
     true
 }
 
-/// Asks by the C library's own questions and by sockets in five ways, and says whether each answer
-/// has the address, and whom it is from.
+/// Queries by the C library and by sockets in five ways; prints for each answer whether it has the
+/// address, and its source.
 const ASK: &str = r#"
 import ctypes, socket
 answer = ctypes.create_string_buffer(512)
@@ -213,6 +213,6 @@ stream.sendall(len(query).to_bytes(2, "big") + query)
 length = int.from_bytes(stream.recv(2), "big")
 show(stream.recv(length), stream.getpeername())
 "#;
-/// Looks three new names up in turn, and says how long each took.
+/// Looks three new names up in turn, and prints how long each took.
 const LOOK_UP: &str = "TIMEFORMAT=%R; for name in first second third; do \
                        time getent ahosts $name.example.org | head -1 | cut -d ' ' -f 1; done";

@@ -1,4 +1,4 @@
-//! A host with two links that tells a directory where it is.
+//! A host with two links that registers its addresses with a directory.
 
 #[path = "../../../hawser-net/tests/kamailio/server.rs"]
 pub(crate) mod kamailio;
@@ -54,7 +54,7 @@ impl Stage {
         self.up_with("", directory)
     }
 
-    /// The same with this configuration.
+    /// Starts the host with this configuration.
     fn up_with(&self, text: &str, directory: &str) -> Daemon {
         let config = self.place.path("config");
         std::fs::write(&config, text).unwrap();
@@ -75,7 +75,7 @@ impl Stage {
             .start("client", &[&arguments[..], &name, &password].concat())
     }
 
-    /// What the directory has: the addresses of contacts, the preferred ones first.
+    /// Returns the addresses of contacts in the directory, the preferred ones first.
     fn registered(&self) -> Vec<String> {
         let status = self.place.status("gateway").unwrap_or_default();
         let bindings = status["directory"]["bindings"].as_array().cloned();
@@ -104,7 +104,7 @@ impl Stage {
     }
 }
 
-/// Over this transport: all links, one that goes, one that comes, and the end.
+/// Tests this transport: all links, one that disappears, one that appears, and the end.
 fn follows_its_links(directory: &str) {
     let stage = Stage::new();
     let gateway = stage.serve();
@@ -151,7 +151,7 @@ fn a_directory_that_comes_later_or_again_has_the_host_and_doctor_says_when_it_ha
         || {
             let stage = Stage::new();
             let up = stage.up("sip:10.99.0.1");
-            // Nobody is there: the neighbour's kernel says so at once.
+            // No server listens: the neighbour's kernel refuses at once.
             let has_failed = || stage.own()["reason"].is_string();
             until("the host knows", has_failed, || up.log());
             stage.until_told(
@@ -260,7 +260,7 @@ fn kamailio_has_a_host_over_tcp() {
     in_namespace(test, || registers_with_kamailio(test, ";transport=tcp"));
 }
 
-/// Makes a certificate for an address, and its key, in files of these names; whether it could.
+/// Creates a certificate for an address, and its key, in these files. Returns `false` on failure.
 fn certificate(place: &Place, address: &str) -> bool {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"])
@@ -315,7 +315,7 @@ fn kamailio_has_a_host_over_tls_and_another_one_is_not_believed() {
             let text = format!("[up]\ndirectory-certificates = {file:?}\n");
             stage.up_with(&text, "sip:10.99.0.1:5061;transport=tls")
         };
-        // The certificate of somebody else.
+        // Another server's certificate.
         let other = Place::new();
         certificate(&other, "10.99.0.1");
         let up = believing(&other);

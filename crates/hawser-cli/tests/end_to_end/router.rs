@@ -72,7 +72,7 @@ fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the
     });
 }
 
-/// Each of three hosts has an address of its own in the tunnel, which ends as its own does.
+/// Each of three hosts has an address in the tunnel, with the same last bits as its own address.
 fn hosts_are_told_apart(router: &Router, log: impl Fn() -> String) {
     for (to, own, pool) in [
         ("11.0.0.2:7", [0, 1, 2].map(v4), "10.83.128.0/17"),
@@ -91,7 +91,7 @@ fn hosts_are_told_apart(router: &Router, log: impl Fn() -> String) {
     }
 }
 
-/// The bits of an address by which hosts are told apart in any case.
+/// Returns the bits of an address that always distinguish hosts.
 fn last_bits(address: IpAddr) -> u8 {
     let last = match address {
         IpAddr::V4(address) => address.octets()[3],
@@ -185,7 +185,7 @@ fn tcp_of_hosts_goes_as_packets_where_a_rule_says_so_and_what_has_begun_goes_on(
     });
 }
 
-/// How even shares are, from 0 to 1 (Jain's index).
+/// Returns the evenness of shares, from 0 to 1 (Jain's index).
 fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|it| it * it).sum();
@@ -293,11 +293,11 @@ fn what_a_router_lacks_is_told() {
         let check = doctor(without.env("PATH", "/nowhere"));
         assert_eq!(check["status"], "warn", "{check}");
         assert!(check.to_string().contains("cannot run nft"), "{check}");
-        let mut by_nobody = Command::new("setpriv");
-        by_nobody.args(["--bounding-set", "-all", "--inh-caps", "-all", "--", HAWSER]);
-        by_nobody.arg("--state").arg(router.place().path("client"));
-        by_nobody.args(["up", "--capture", "lan:lan"]);
-        let ended = Ended::of(by_nobody.output().unwrap());
+        let mut powerless = Command::new("setpriv");
+        powerless.args(["--bounding-set", "-all", "--inh-caps", "-all", "--", HAWSER]);
+        powerless.arg("--state").arg(router.place().path("client"));
+        powerless.args(["up", "--capture", "lan:lan"]);
+        let ended = Ended::of(powerless.output().unwrap());
         ended.expect(1, "it takes root, or CAP_NET_ADMIN");
     });
 }

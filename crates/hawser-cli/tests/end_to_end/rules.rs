@@ -45,7 +45,7 @@ fn a_rule_is_added_tested_listed_and_removed() {
 }
 
 #[test]
-fn without_an_answer_of_the_daemon_nobody_knows_which_rule_has_a_number() {
+fn without_an_answer_of_the_daemon_the_rule_of_a_number_is_unknown() {
     let place = Place::new();
     let daemon = place.up("client", &[]);
     let rule = ["rule", "add", "--program", "restic", "--class", "bulk"];
@@ -179,8 +179,8 @@ fn a_rule_that_is_put_before_others_wins() {
             .contains("links   only nolink3               1 user"),
         "{tested:?}"
     );
-    let nowhere = run("rule add --program x --class bulk --before nobody");
-    nowhere.expect(2, "there is no rule nobody of your own; you have 4");
+    let nowhere = run("rule add --program x --class bulk --before unknown");
+    nowhere.expect(2, "there is no rule unknown of your own; you have 4");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! As a service: what the service manager is told, and the log that programs read.
+//! Running as a service: notifications to the service manager, and a log that programs can parse.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::program::{Daemon, Place, read, until};
 
-/// Where a service manager listens.
+/// Socket of a service manager.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -26,7 +26,7 @@ impl Manager {
         Self(socket)
     }
 
-    /// The next thing that it is told.
+    /// Returns the next notification.
     fn hear(&self, daemon: &Daemon) -> String {
         let mut buffer = [0; 4096];
         let length = self.0.recv(&mut buffer);

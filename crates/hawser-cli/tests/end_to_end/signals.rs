@@ -1,4 +1,4 @@
-//! Signals of links: traffic has left a link before it goes, whatever carries it.
+//! Signals of links: traffic of every kind leaves a link before the link is lost.
 
 use hawser_skip::namespace::{in_namespace, in_namespace_of_root, ip};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::packet_flows::{carried, echoes};
 use super::program::until;
 use super::steering::{Scene, Stage, Transfer, told};
 
-/// The links of the next connections.
+/// Returns the links of the next connections.
 fn next(stage: &Stage) -> Vec<String> {
     let placed = stage.next(4).into_iter();
     placed
@@ -152,7 +152,7 @@ fn packets_have_left_a_link_before_it_goes_and_none_is_lost() {
 }
 
 const WHY: &str = "its signal fades (-81dBm)";
-/// Numbered datagrams that come back, until there is a file; how many did not.
+/// Numbered datagrams that are sent back, until a file exists; prints how many were lost.
 const NUMBERED: &str = "
 s = udp()
 s.connect(('11.0.0.2', 7))

@@ -1,4 +1,4 @@
-//! A gateway that is given by name, while the link that the system's resolver asks over is silent.
+//! A gateway given by name, while the link that the system's resolver uses is silent.
 
 use std::process::Command;
 use std::time::Instant;
@@ -47,17 +47,17 @@ impl Net {
         }
     }
 
-    /// What goes by this link is lost from now on, either way. It keeps its carrier and its routes.
+    /// Loses all packets on this link from now on, both ways. It keeps its carrier and routes.
     pub(crate) fn set_silent(&self, link: &str) {
         let net = if link == "dsl" { 1 } else { 2 };
-        // A neighbour's address that nobody has.
-        let nobody = format!("lladdr 02:00:00:00:00:ff nud permanent dev {link}");
-        ip(&format!("neighbour replace 10.{net}.0.1 {nobody}"));
+        // A neighbour's unused hardware address.
+        let unused = format!("lladdr 02:00:00:00:00:ff nud permanent dev {link}");
+        ip(&format!("neighbour replace 10.{net}.0.1 {unused}"));
         self.router
-            .ip(&format!("neighbour replace 10.{net}.0.2 {nobody}"));
+            .ip(&format!("neighbour replace 10.{net}.0.2 {unused}"));
     }
 
-    /// Ends that.
+    /// Reverts [`Net::set_silent`].
     pub(super) fn set_heard(&self, link: &str) {
         let net = if link == "dsl" { 1 } else { 2 };
         ip(&format!("neighbour del 10.{net}.0.1 dev {link}"));
@@ -65,12 +65,12 @@ impl Net {
             .ip(&format!("neighbour del 10.{net}.0.2 dev {link}"));
     }
 
-    /// A gateway that advertises its name; `asks`: its system asks the name server.
+    /// Starts a gateway that advertises its name; `asks`: its system uses the name server.
     pub(super) fn gateway(&self, asks: bool) -> Daemon {
         self.launch_gateway(asks, &[])
     }
 
-    /// The same with these further arguments; its system asks nobody.
+    /// Starts a gateway with these further arguments, whose system uses no name server.
     pub(super) fn gateway_with(&self, arguments: &[&str]) -> Daemon {
         self.launch_gateway(false, arguments)
     }
@@ -94,7 +94,7 @@ impl Net {
         gateway
     }
 
-    /// `hawser up`, whose system asks the name server over the first link.
+    /// Starts `hawser up`, whose system asks the name server over the first link.
     pub(crate) fn up(&self, arguments: &[&str]) -> Daemon {
         self.place
             .launch_command("client", self.up_command(arguments))
@@ -107,20 +107,20 @@ impl Net {
         up
     }
 
-    /// `program`, which asks the name server over the first link.
+    /// Returns `program`, which asks the name server over the first link.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
         cover(&self.place, &mut command, program);
         command
     }
 
-    /// What the client remembers of its gateways.
+    /// Returns the client's stored knowledge about its gateways.
     fn client_state(&self) -> Value {
         let state = self.place.path("client").join("client.json");
         serde_json::from_str(&read(&state)).unwrap_or_default()
     }
 
-    /// The client's session in which the gateway has answered.
+    /// Returns the client's session in which the gateway has answered.
     fn session(&self) -> Option<String> {
         let status = self.place.status("client")?;
         let session = &status["sessions"][0];
@@ -142,7 +142,7 @@ impl Net {
         });
     }
 
-    /// Waits until the client has another session than `before`, and says how long that took.
+    /// Waits until the client has another session than `before`, and prints how long that took.
     fn until_connected(&self, what: &str, before: Option<String>, [client, gateway]: [&Daemon; 2]) {
         let begun = Instant::now();
         let says = || format!("client:\n{}\ngateway:\n{}", client.log(), gateway.log());
@@ -163,7 +163,7 @@ impl Drop for Net {
     }
 }
 
-/// The addresses by which the router's programs answer over each link if they do not say.
+/// Sets the default source addresses of the router's programs over each link.
 pub(crate) fn answer_from(router: &Neighbour, addresses: [&str; 2]) {
     for ((net, link), address) in [(1, "dsl"), (2, "lte")].into_iter().zip(addresses) {
         let network = format!("10.{net}.0.0/24");
@@ -187,7 +187,7 @@ pub(crate) fn each_silent(test: &str, body: impl Fn(&Net, &str)) {
     }
 }
 
-/// Arguments of `unshare` that run `program` with the file `resolv.conf` of the place as the
+/// Adds arguments of `unshare` that run `program` with the file `resolv.conf` of the place as the
 /// system's.
 pub(crate) fn cover(place: &Place, unshare: &mut Command, program: &str) {
     let config = place.path("resolv.conf");

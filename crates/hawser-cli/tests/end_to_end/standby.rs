@@ -1,5 +1,5 @@
-//! Links on standby, with the distribution's NetworkManager on a bus of the test's own: it has a
-//! link of the namespace, which stands for a modem's.
+//! Links on standby, with the distribution's NetworkManager on a bus of the test: it manages a link
+//! of the namespace, which stands for a modem's.
 
 mod stage;
 
@@ -166,7 +166,7 @@ fn a_service_that_is_not_root_connects_links_where_polkits_rules_let_it() {
     });
 }
 
-/// The distribution's polkit is asked before NetworkManager answers, and takes its time.
+/// NetworkManager asks the distribution's polkit before it answers, and polkit is slow.
 #[test]
 fn a_link_whose_connection_is_told_late_is_taken_over() {
     let name = "standby::a_link_whose_connection_is_told_late_is_taken_over";

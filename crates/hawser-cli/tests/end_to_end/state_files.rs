@@ -1,5 +1,5 @@
 //! Every daemon with every file of the state directory damaged, with a field of a later version, of
-//! a later format, empty, or not to be read; on a full disk; and with a clock that is wrong.
+//! a later format, empty, or unreadable; on a full disk; and with a wrong clock.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -11,7 +11,7 @@ use hawser_skip::ClosedPort;
 
 use super::program::{Daemon, Ended, Place, until};
 
-/// What was done to a file.
+/// Fault of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Damaged,
@@ -22,7 +22,7 @@ enum Fault {
     LaterFormat,
 }
 
-/// The daemons, each with the files that nothing but the user may give up.
+/// The daemons, each with the files that only the user may give up.
 const DAEMONS: [(&str, &[StateFile]); 7] = [
     (
         "serve",
@@ -39,7 +39,7 @@ const DAEMONS: [(&str, &[StateFile]); 7] = [
     ("vouched", &[]),
 ];
 
-/// Every daemon's files are made in one directory; each case has a copy of it.
+/// All daemons' files are created in one directory; each case has a copy of it.
 struct Stage {
     place: Place,
     port: ClosedPort,
@@ -58,7 +58,7 @@ impl Stage {
         Self { place, port }
     }
 
-    /// The same with a directory that all daemons have run in.
+    /// Creates the stage with a directory that all daemons have run in.
     fn lived_in() -> Self {
         let stage = Self::new();
         for (daemon, _) in DAEMONS {
@@ -105,7 +105,7 @@ impl Stage {
         self.place.launch(state, &arguments)
     }
 
-    /// Starts a daemon, which has to come up.
+    /// Starts a daemon, which must come up.
     fn start(&self, daemon: &str, state: &str) -> Daemon {
         let mut started = self.launch(daemon, state);
         let mut code = None;
@@ -128,7 +128,7 @@ impl Stage {
     }
 }
 
-/// Does that to the file; false where it cannot be done to such a file.
+/// Applies the fault to the file; false if that is impossible for such a file.
 fn spoil(path: &Path, fault: Fault) -> bool {
     let good = fs::read(path).unwrap();
     let text = String::from_utf8_lossy(&good).into_owned();
@@ -324,12 +324,12 @@ fn a_full_disk_ends_no_daemon_and_takes_no_allowance_twice() {
     }
 }
 
-/// Whether a daemon makes it when it is missing, and does not need a full disk for it.
+/// Whether a daemon recreates the file if it is missing, without needing room on the disk.
 fn is_made_anew(file: StateFile) -> bool {
     !matches!(file, StateFile::WebToken | StateFile::DirectoryKey)
 }
 
-/// Starts a daemon with the state in `copy` on a disk without room; none where the machine forbids
+/// Starts a daemon with the state in `copy` on a disk without room; `None` if the machine forbids
 /// that.
 fn on_full_disk(stage: &Stage, daemon: &str) -> Option<Daemon> {
     let prepare = "mount -t tmpfs -o size=512k,mode=700 none \"$0\" && cp -a \"$1\"/. \"$0\" && \

@@ -1,4 +1,4 @@
-//! `hawser policy`, `hawser link` and `hawser rule add --now`: a daemon is steered while
+//! `hawser policy`, `hawser link` and `hawser rule add --now`: control of a daemon while
 //! connections are open.
 
 use std::io::{Read as _, Write as _};
@@ -225,7 +225,7 @@ pub(crate) struct Stage {
     _neighbour: Neighbour,
 }
 
-/// Runs `body` where links can be made.
+/// Runs `body` if links can be created.
 pub(crate) fn told(name: &str, body: impl FnOnce(&Stage)) {
     in_namespace(name, || {
         let (place, neighbour) = (Place::new(), two_links());
@@ -244,13 +244,13 @@ pub(crate) fn told(name: &str, body: impl FnOnce(&Stage)) {
 }
 
 impl Stage {
-    /// What a command says, whose words are separated by blanks.
+    /// Returns the output of a command, whose words are separated by blanks.
     pub(crate) fn say(&self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         said(&self.place, &words).out
     }
 
-    /// The next connections, as `hawser why` tells of them.
+    /// Returns the next connections, as in `hawser why`.
     pub(crate) fn next(&self, count: usize) -> Vec<Value> {
         let proxy = self.up.listen(&self.place).unwrap().parse().unwrap();
         let open = run(connect_many(proxy, count, Duration::from_millis(10)));
@@ -284,7 +284,7 @@ impl Scene {
         }
     }
 
-    /// Over TCP channels: what an association sends twice is not counted by its session.
+    /// Uses TCP channels, because a session does not count the association's repetitions.
     pub(crate) fn up(&self) -> Daemon {
         let arguments = [
             "up",
@@ -315,7 +315,7 @@ impl Scene {
         self.place.status("client").unwrap()["sessions"][0].clone()
     }
 
-    /// The same session, as the gateway has it.
+    /// Returns the same session from the gateway's status.
     pub(crate) fn far_session(&self) -> Value {
         self.place.status("gateway").unwrap()["sessions"][0].clone()
     }
@@ -335,7 +335,7 @@ impl Scene {
     }
 }
 
-/// A known pattern that goes through the proxy to the server and back, at some 30 MB/s.
+/// A known pattern that is sent through the proxy to the server and back, at some 30 MB/s.
 pub(crate) struct Transfer {
     is_over: Arc<AtomicBool>,
     received: Arc<AtomicU64>,
@@ -367,14 +367,14 @@ impl Transfer {
         }
     }
 
-    /// Waits until two more megabytes have come.
+    /// Waits until two more megabytes have arrived.
     pub(crate) fn until_it_has_moved(&self, up: &Daemon) {
         let received = || self.received.load(Ordering::Relaxed);
         let enough = received() + 2_000_000;
         until("it goes on", || received() >= enough, || up.log());
     }
 
-    /// All that was sent has come back.
+    /// Checks that everything sent has come back.
     pub(crate) fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         let sent = self.writing.join().unwrap();
@@ -383,7 +383,7 @@ impl Transfer {
     }
 }
 
-/// Writes the pattern until it is over; how much of it.
+/// Writes the pattern until it is over; returns the number of bytes.
 fn write(mut stream: TcpStream, is_over: &AtomicBool) -> u64 {
     let pattern = page(PIECE);
     let mut sent = 0;
@@ -397,7 +397,7 @@ fn write(mut stream: TcpStream, is_over: &AtomicBool) -> u64 {
     sent
 }
 
-/// Reads to the end, and looks at every byte.
+/// Reads to the end, and checks every byte.
 fn read(mut stream: TcpStream, count: &AtomicU64) {
     let (pattern, mut piece) = (page(PIECE), vec![0; PIECE]);
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Telephones that others have written: they register with the directory and call each other.
+//! Independent telephones: they register with the directory and call each other.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::directory::{Background, write_private};
 use super::program::{Place, read, until};
 use super::silent_link::HAWSER;
 
-/// baresip, with a tone for a microphone.
+/// baresip, with a tone instead of a microphone.
 struct Telephone {
     process: Background,
     log: PathBuf,
@@ -57,7 +57,7 @@ impl Telephone {
     }
 }
 
-/// `None` where it is there.
+/// Returns the missing prerequisite; `None` if all are present.
 fn missing() -> Option<&'static str> {
     let is_there = Path::new("/usr/bin/baresip").is_file() && Path::new(MODULES).is_dir();
     (!is_there).then_some("baresip (package baresip-core) is not installed")

@@ -143,7 +143,7 @@ pub(super) struct Pane {
 }
 
 impl Pane {
-    /// None, and says so, where there is no tmux.
+    /// `None`, with a report, without tmux.
     pub(super) fn open(place: &Place, test: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             hawser_skip::skip(&format!("end_to_end::{test}"), "no tmux here");
@@ -193,12 +193,12 @@ impl Pane {
         self.keys(&["Enter"]);
     }
 
-    /// What is on the terminal.
+    /// Returns the terminal's content.
     pub(super) fn text(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// What tmux knows of the terminal.
+    /// Returns tmux's information about the terminal.
     fn shows(&self, format: &str) -> String {
         self.tmux(&["display-message", "-p", format])
             .trim()
@@ -209,7 +209,7 @@ impl Pane {
         until(text, || self.text().contains(text), || self.text());
     }
 
-    /// Until the shell asks for a line: what is typed before may be read by others.
+    /// Waits until the shell prompts: another program may read earlier input.
     fn until_shell(&self) {
         let asks = || self.text().trim_end().ends_with('$');
         until("the shell asks", asks, || self.text());
@@ -222,7 +222,7 @@ impl Drop for Pane {
     }
 }
 
-/// Slows down what comes by a link. Whether that can be done.
+/// Limits the rate of data from a link. Returns whether that is possible.
 pub(crate) fn shape(neighbour: &Neighbour, link: &str, rate: &str) -> bool {
     let mut tc = neighbour.command("tc");
     tc.args(["qdisc", "add", "dev", link, "root", "tbf", "rate", rate]);
@@ -254,5 +254,5 @@ fn download(up: &Daemon, place: &Place) -> std::process::Child {
 
 const UP: [&str; 3] = ["up", "--listen", "127.0.0.1:0"];
 pub(super) const TOP: &str = "\"$HAWSER\" --state \"$STATE\" top";
-/// So many seconds of a link's history are to be seen.
+/// Number of seconds of a link's history that must be visible.
 const BARS: usize = 8;

@@ -1,4 +1,4 @@
-//! Sessions that ride on an association over UDP, and what becomes of them where UDP does not pass.
+//! Sessions over an association on UDP, and their behaviour where UDP is blocked.
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -191,8 +191,8 @@ fn download(place: &Place, up: &Daemon, size: usize) {
     assert!(got.unwrap() == page(size), "{}", up.log());
 }
 
-/// Downloads so many bytes until all of them have come by the association: where the machine is
-/// busy, it answers late, and some of them may go over TCP.
+/// Downloads this many bytes until all of them arrive over the association: on a busy machine, it
+/// answers late, and some bytes may go over TCP.
 pub(crate) fn until_over_udp(place: &Place, size: u64, mut download: impl FnMut(), up: &Daemon) {
     let over_udp = || carried(place, "client", "association").unwrap_or(0);
     let is_carried = || {
@@ -203,7 +203,7 @@ pub(crate) fn until_over_udp(place: &Place, size: u64, mut download: impl FnMut(
     until("all of it goes over UDP", is_carried, || up.log());
 }
 
-/// What has come to one end over channels that `transport` carries; none where there is no such
+/// Returns the bytes received at one end over channels of `transport`; `None` without such a
 /// channel.
 pub(crate) fn carried(place: &Place, end: &str, transport: &str) -> Option<u64> {
     let status = place.status(end)?;
@@ -217,10 +217,10 @@ pub(crate) fn carried(place: &Place, end: &str, transport: &str) -> Option<u64> 
     received.fold(None, |sum, bytes| Some(sum.unwrap_or(0) + bytes))
 }
 
-/// Stands between client and gateway, at another address: passes TCP on, and of UDP so much.
+/// A relay between client and gateway, at another address: forwards TCP, and limited UDP.
 struct Relay {
     tcp: TcpListener,
-    /// Bytes of UDP that pass yet, on their way to the client.
+    /// Bytes of UDP to the client that may still pass.
     left: Arc<AtomicUsize>,
 }
 

@@ -14,7 +14,7 @@ use super::files::{file, receive, received};
 use super::origin::page;
 use super::program::{Daemon, Ended, Place, until};
 
-/// A tree in the folder `out/tree`, with what can be sent and what cannot.
+/// Creates a tree in the folder `out/tree`, with entries that can be sent and some that cannot.
 fn tree(place: &Place) -> String {
     for number in 0..40 {
         let name = format!("out/tree/many/{number}");
@@ -114,7 +114,7 @@ fn what_is_sent_takes_the_place_of_the_old_where_the_receiver_says_so() {
     assert_eq!(fs::read(folder.join("data")).unwrap(), b"new");
 }
 
-/// A receiver behind two links, and what sends to it.
+/// A receiver behind two links, and its sender.
 struct Far {
     place: Place,
     receiver: Daemon,

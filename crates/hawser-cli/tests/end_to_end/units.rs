@@ -99,9 +99,9 @@ fn drop_ins_that_give_the_right_to_load_programs_allow_the_system_call() {
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
     Alone,
-    /// With the drop-ins but for the one that tells programs apart.
+    /// With the drop-ins, except the one that identifies programs.
     WithCapture,
-    /// With that one.
+    /// With that drop-in.
     WithPrograms,
     WithDropIns,
 }

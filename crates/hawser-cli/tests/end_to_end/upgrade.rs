@@ -1,4 +1,4 @@
-//! A new process takes over from a daemon, and what is open goes on.
+//! A new process takes over from a daemon, and open connections continue.
 
 mod directory;
 mod fronted;
@@ -19,9 +19,9 @@ use super::internet::{Internet, SERVER};
 use super::program::{Daemon, Place, until};
 use traffic::{Traffic, Way};
 
-/// A machine whose connections and packets are captured, and its gateway, are both replaced while a
-/// connection, new connections and datagrams go over them. In between a link is lost and comes
-/// back, so that its channels join a session of the old process by the new one's port.
+/// A machine with captured connections and packets, and its gateway, are both replaced while a
+/// connection, new connections and datagrams go over them. In between, a link is lost and returns,
+/// so that its channels join a session of the old process through the new one's port.
 #[test]
 fn streams_and_packets_go_on_while_both_ends_are_replaced() {
     let test = "upgrade::streams_and_packets_go_on_while_both_ends_are_replaced";
@@ -91,7 +91,7 @@ fn a_new_process_that_fails_disturbs_nothing() {
     gateway.end();
 }
 
-/// Who has started a daemon asks it to end, and both processes do, though something is open.
+/// A user who started a daemon asks it to end: both processes end, despite open connections.
 #[test]
 fn an_old_process_that_is_asked_to_end_ends_the_new_one_as_well() {
     let place = Place::new();
@@ -152,8 +152,8 @@ fn what_can_not_be_handed_over_is_told() {
     gateway.end();
 }
 
-/// Expects that the client shows the session that its gateway has asked it to leave, with the one
-/// stream that is open there.
+/// Expects that the client shows the session that its gateway asked it to leave, with the one open
+/// stream.
 fn expect_left(place: &Place, destination: &str, daemon: &Daemon) {
     let left = || {
         let status = place.status("client")?;
@@ -189,7 +189,7 @@ fn upgrade(place: &Place, state: &str, daemon: &Daemon) {
     assert_ne!(status["process_id"], daemon.process(), "{status}");
 }
 
-/// Waits until no process of before serves any more.
+/// Waits until no old process serves any more.
 fn until_alone(place: &Place, state: &str, log: impl Fn() -> String) {
     let is_alone = || {
         let status = place.status(state);
@@ -198,8 +198,8 @@ fn until_alone(place: &Place, state: &str, log: impl Fn() -> String) {
     until("the old process has nothing", is_alone, log);
 }
 
-/// Whether connections stand among those that `filter` means, as `ss` tells; of a daemon's first
-/// process, where one is given.
+/// Whether connections matching `filter` exist, according to `ss`; with a daemon, only those of its
+/// first process.
 fn standing(mut ss: Command, daemon: Option<&Daemon>, filter: &[&str]) -> bool {
     ss.args(["-Htnp", "state", "established"]).args(filter);
     let said = ss.output().unwrap();
@@ -209,5 +209,5 @@ fn standing(mut ss: Command, daemon: Option<&Daemon>, filter: &[&str]) -> bool {
         .any(|line| process.as_ref().is_none_or(|it| line.contains(it)))
 }
 
-/// Of connections at the gateway: that they come by the client's second link.
+/// Filter for connections at the gateway over the client's second link.
 const BY_LTE: &[&str] = &["dst", "10.2.0.2"];

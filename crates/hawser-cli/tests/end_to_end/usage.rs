@@ -139,7 +139,7 @@ fn what_makes_no_sense_to_a_daemon_ends_in_one_line() {
     up.end();
 }
 
-/// Who is told what, the exit code, and what is said of it.
+/// State, command, exit code, and words of the message.
 const NONSENSE: [(&str, &str, i32, &str); 14] = [
     ("client", "policy set", 2, "required"),
     (

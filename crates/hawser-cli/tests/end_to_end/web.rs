@@ -1,4 +1,4 @@
-//! The dashboard of a daemon, and who gets to see it.
+//! The dashboard of a daemon, and access to it.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::program::{Place, until};
 
-/// Where the daemon of `state` serves its dashboard.
+/// Returns the address of the dashboard of `state`'s daemon.
 pub(crate) fn web(place: &Place, state: &str) -> Option<String> {
     Some(place.status(state)?["web"].as_str()?.to_owned())
 }
@@ -23,7 +23,7 @@ pub(crate) fn token(place: &Place, state: &str) -> String {
     token.to_owned()
 }
 
-/// Asks the control API for what the daemon is doing: the status and the body of the answer.
+/// Asks the control API for the daemon's status; returns the status and the body of the answer.
 fn ask(web: &str, token: &str) -> (u16, String) {
     exchange(
         web,

@@ -14,7 +14,7 @@ fn why(place: &Place, state: &str, more: &[&str]) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// The number of the stream of which most was sent.
+/// Returns the number of the stream with the most sent bytes.
 fn largest_stream(report: &Value) -> String {
     let streams = report["sessions"][0]["streams"].as_array().unwrap();
     let largest = streams.iter().max_by_key(|it| it["bytes_sent"].as_u64());
@@ -88,8 +88,8 @@ fn both_ends_say_what_they_sent_over_which_link_and_why() {
         why(&place, "client", &["--session", session])["session_count"],
         1
     );
-    let nobody = place.run("client", &["why", "--session", "nobody"]);
-    nobody.expect(1, "no session is named nobody");
+    let unknown = place.run("client", &["why", "--session", "stranger"]);
+    unknown.expect(1, "no session is named stranger");
     place
         .run("client", &["why", "987654"])
         .expect(1, "nothing was sent on stream 987654");
@@ -98,7 +98,7 @@ fn both_ends_say_what_they_sent_over_which_link_and_why() {
         .expect(2, "expected a stream's number");
 }
 
-/// What a report says of the only link that carried anything, which an association did.
+/// Returns the report on the only link with traffic, which an association carried.
 fn association_link(session: &Value) -> &Value {
     let links = session["links"].as_array().unwrap().iter();
     let used: Vec<&Value> = links.filter(|it| it["bytes_sent"] != 0).collect();

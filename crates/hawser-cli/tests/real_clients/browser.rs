@@ -54,7 +54,7 @@ fn publish(nginx: &Nginx) -> Vec<String> {
     names
 }
 
-/// Says what has arrived, when all has.
+/// Shows which parts have arrived, once all have.
 const SHOW: &str = "
 addEventListener('load', () => {
     const widths = [...document.images].map(image => image.naturalWidth).join(' ');

@@ -20,7 +20,7 @@ pub(crate) struct Chromium {
     _family: Family,
     to: File,
     from: Receiver<Value>,
-    /// What the page said without being asked.
+    /// Unsolicited messages of the page.
     events: Vec<Value>,
     session: Option<String>,
     latest_id: u64,
@@ -76,7 +76,7 @@ impl Chromium {
             .unwrap_or_else(|refusal| panic!("{method}: {refusal}"))
     }
 
-    /// As [`Self::call`]; an error is what the browser says instead of an answer.
+    /// As [`Self::call`]; an error is the browser's message instead of an answer.
     fn ask(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.latest_id += 1;
         let mut message = json!({ "id": self.latest_id, "method": method, "params": parameters });
@@ -101,7 +101,7 @@ impl Chromium {
         }
     }
 
-    /// What an expression is in the page; of a promise, what it comes to.
+    /// Returns the value of an expression in the page; of a promise, its result.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let options = json!({
             "expression": expression, "returnByValue": true, "awaitPromise": true,
@@ -127,7 +127,7 @@ impl Chromium {
         }
     }
 
-    /// What an expression is in the page, as text.
+    /// Returns the value of an expression in the page, as text.
     pub(crate) fn text(&mut self, expression: &str) -> String {
         let value = self.eval(expression);
         value.as_str().unwrap_or_default().to_owned()
@@ -138,7 +138,7 @@ impl Chromium {
         self.call("Page.navigate", json!({ "url": url }));
     }
 
-    /// What the page has said of this kind so far, such as `Network.loadingFinished`.
+    /// Returns the page's messages of this kind so far, such as `Network.loadingFinished`.
     pub(crate) fn events(&mut self, method: &str) -> Vec<Value> {
         self.events.extend(self.from.try_iter());
         let of_kind = self.events.iter().filter(|event| event["method"] == method);
@@ -189,7 +189,7 @@ impl Chromium {
     }
 }
 
-/// What comes through the pipe: messages that end in a zero byte, until the browser is gone.
+/// Returns the messages from the pipe, each ended by a zero byte, until the browser is gone.
 fn messages(from: &Path) -> Receiver<Value> {
     let (sender, receiver) = channel();
     let from = from.to_owned();
@@ -207,7 +207,7 @@ fn messages(from: &Path) -> Receiver<Value> {
     receiver
 }
 
-/// Alone in a sandbox of the test's, and silent but for the page. Root may not use its own sandbox.
+/// Isolated in the test's sandbox (root may not use Chromium's), and silent except for the page.
 pub(crate) const ALONE: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -225,5 +225,5 @@ const DRIVEN: [&str; 3] = [
     "--hide-scrollbars",
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the browser says of a page that goes while it is asked.
+/// Message of the browser when a page closes during a request.
 const PAGE_LEFT: &str = "Inspected target navigated or closed";

@@ -32,7 +32,7 @@ impl Rope {
         Self { gateway, up, proxy }
     }
 
-    /// How many connections the gateway has made for clients so far.
+    /// Returns the number of connections that the gateway has made for clients so far.
     pub(crate) fn connected(&self, place: &Place) -> u64 {
         let status = place.status("gateway").unwrap();
         status["counters"]["gateway-connected"].as_u64().unwrap()
@@ -45,7 +45,7 @@ impl Rope {
     }
 }
 
-/// What a client that has ended left behind.
+/// Result of a client that has ended.
 pub(crate) struct Done {
     pub(crate) status: ExitStatus,
     pub(crate) out: Vec<u8>,
@@ -64,7 +64,7 @@ impl Done {
     }
 }
 
-/// Runs a client to its end. What the environment says about proxies is not for it.
+/// Runs a client to its end, without the environment's proxies.
 pub(crate) fn run(place: &Place, command: &mut Command) -> Done {
     for scheme in ["http", "https", "all", "no"] {
         command.env_remove(format!("{scheme}_proxy"));
@@ -90,7 +90,7 @@ pub(crate) fn run(place: &Place, command: &mut Command) -> Done {
     }
 }
 
-/// A program and what it started; all are killed when dropped.
+/// A program and its descendants; all are killed when dropped.
 pub(crate) struct Family(Child);
 
 impl Family {
@@ -103,8 +103,8 @@ impl Family {
         Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap()
     }
 
-    /// Whether the first of them has ended. It is left waiting, so that its number stays its own
-    /// until the others are killed.
+    /// Whether the first of them has ended. It is left as a zombie, so that its number is not
+    /// reused until the others are killed.
     pub(crate) fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         waitid(WaitId::Pid(self.id()), options).unwrap().is_some()
@@ -134,7 +134,7 @@ pub(crate) fn noise(mut seed: u64, size: usize) -> Vec<u8> {
     (0..size).map(|_| next()).collect()
 }
 
-/// Where a program is. The folders of administrators count.
+/// Finds a program, also in the folders of administrators.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')

@@ -44,8 +44,8 @@ fn charts_move_and_a_link_set_to_never_empties_while_the_transfer_goes_on() {
 }
 
 #[test]
-fn the_page_is_small_asks_nobody_else_and_breaks_no_rule_of_its_own() {
-    let test = "the_page_is_small_asks_nobody_else_and_breaks_no_rule_of_its_own";
+fn the_page_is_small_asks_no_other_server_and_breaks_no_rule_of_its_own() {
+    let test = "the_page_is_small_asks_no_other_server_and_breaks_no_rule_of_its_own";
     let Some(mut stage) = Stage::new(test) else {
         return;
     };

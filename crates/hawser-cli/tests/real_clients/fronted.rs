@@ -165,7 +165,7 @@ fn a_port_that_is_not_fronted_goes_as_ever_where_sessions_are_required() {
 }
 
 impl Stage {
-    /// None where something is missing here, which is told.
+    /// `None`, with a report, if something is missing here.
     fn new(test: &str) -> Option<Self> {
         Self::with(test, |_| String::new())
     }
@@ -191,8 +191,8 @@ impl Stage {
         })
     }
 
-    /// The server has no bonds on services' ports from now on, so clients ask at the port for
-    /// strangers and learn its key there, for all ports.
+    /// Makes the server refuse bonds on services' ports, so that clients ask at the port for
+    /// unknown clients and learn its key there, for all ports.
     fn always_send_cookies(&self) {
         let set = "echo 2 > /proc/sys/net/ipv4/tcp_syncookies";
         let mut sh = self.network.server.command("sh");
@@ -266,7 +266,7 @@ impl Stage {
         sessions.map(up).collect()
     }
 
-    /// Runs a download of [`FILE`] bytes until each link carries a quarter of it at least: on a
+    /// Runs a download of [`FILE`] bytes until each link carries at least a quarter of it: on a
     /// busy machine a link may be left out for a while.
     fn until_over_both_links(&self, up: &Daemon, mut download: impl FnMut()) {
         let are_used = || {
@@ -285,7 +285,7 @@ impl Stage {
         [0, 1].map(|link| after[link] - before[link])
     }
 
-    /// A count of what the server did for strangers.
+    /// Returns a counter of the server about unknown clients.
     fn front(&self, name: &str) -> u64 {
         let status = self.place.status("server").unwrap();
         status["counters"][format!("front-{name}")]
@@ -293,15 +293,15 @@ impl Stage {
             .unwrap_or_default()
     }
 
-    /// The first server that the client does not bond with.
+    /// Returns the first server that the client does not bond with.
     fn not_bonded(&self) -> Value {
         let status = self.place.status("client").unwrap();
         status["connections"]["not_bonded"][0].clone()
     }
 }
 
-/// Ports of the web server: one that strangers are seen at as they are, one where they are told of,
-/// the one behind that, and one that is not theirs.
+/// Ports of the web server: one with clients' real addresses, one that reports them, the one behind
+/// that, and one that is not fronted.
 const PLAIN: u16 = 8000;
 const PROXIED: u16 = 8001;
 const BEHIND: u16 = 8002;

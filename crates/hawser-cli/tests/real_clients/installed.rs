@@ -1,5 +1,5 @@
-//! A new user's first minutes on a machine with the services installed, under systemd as process 1:
-//! nothing is edited by hand.
+//! A new user's first minutes on a machine with the installed services, under systemd as process 1:
+//! no file is edited by hand.
 
 mod fresh;
 mod machine;
@@ -43,7 +43,7 @@ fn a_machine_is_set_up_by_one_command_and_as_it_was_by_another() {
     );
     machine.says(fetch);
 
-    // The daemon answers its group and nobody else.
+    // The daemon answers only its group.
     let as_user = |groups: &str, command: &str| {
         let user = format!("setpriv --reuid 65534 --regid 65534 {groups} env HOME=/tmp");
         machine.try_sh(&format!("{user} {command}"))
@@ -77,7 +77,7 @@ fn a_machine_is_set_up_by_one_command_and_as_it_was_by_another() {
 }
 
 #[test]
-fn settings_are_taken_back_where_nobody_has_changed_them_since() {
+fn settings_are_reverted_unless_they_were_changed_since() {
     let Some(machine) = Machine::boot("installed::settings_are_taken_back") else {
         return;
     };

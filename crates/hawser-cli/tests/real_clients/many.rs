@@ -65,7 +65,7 @@ fn asked() -> (usize, usize) {
         .unwrap_or_else(|| panic!("HAWSER_SHORT_CONNECTIONS is COUNT/AT_ONCE, not {text}"))
 }
 
-/// Reads the page so often; fails when any attempt does.
+/// Reads the page this often; fails if any attempt does.
 fn fetch_all(count: usize, at_once: usize, proxy: &str, origin: SocketAddr, page: &[u8]) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
@@ -117,7 +117,7 @@ fn socks_connect(origin: SocketAddrV4) -> Vec<u8> {
     request
 }
 
-/// A daemon as the kernel sees it.
+/// A daemon in the kernel's view.
 struct Process {
     state: String,
     folder: std::path::PathBuf,
@@ -160,5 +160,5 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Generous: this is a debug build.
 const MAX_RESIDENT: u64 = 200_000_000;
 const MAX_GROWTH: u64 = 20_000_000;
-/// Channels come and go by themselves.
+/// Channels are opened and closed independently.
 const SPARE_FILES: usize = 16;

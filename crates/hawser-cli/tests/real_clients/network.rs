@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 
-/// A network namespace, which lasts as long as a process in it.
+/// A network namespace, which exists as long as a process in it.
 pub(crate) struct Namespace(Child);
 
 impl Namespace {
-    /// None where the system forbids that.
+    /// `None` if the system forbids that.
     pub(crate) fn new() -> Option<Self> {
         // It says something when the namespace is there, and lasts until its input ends.
         let child = Command::new("unshare")
@@ -56,8 +56,8 @@ impl Drop for Namespace {
     }
 }
 
-/// A client with two links, each with a default route, and a server that both lead to at
-/// [`SERVER`].
+/// A client with two links, each with a default route, and a server at [`SERVER`] that both links
+/// reach.
 pub(crate) struct TwoLinks {
     pub(crate) client: Namespace,
     pub(crate) server: Namespace,
@@ -65,7 +65,7 @@ pub(crate) struct TwoLinks {
 }
 
 impl TwoLinks {
-    /// With the links `up1` and `up2`. Says so and gives none where the system forbids that.
+    /// Creates the links `up1` and `up2`. `None`, with a report, if the system forbids that.
     pub(crate) fn new(test: &str) -> Option<Self> {
         Self::named(test, ["up1", "up2"])
     }

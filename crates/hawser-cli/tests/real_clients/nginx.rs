@@ -13,7 +13,7 @@ use super::program::{Place, read, until};
 pub(crate) struct Nginx {
     child: Child,
     folder: PathBuf,
-    /// Where it listens.
+    /// Its address.
     pub(crate) address: SocketAddr,
 }
 
@@ -83,7 +83,7 @@ impl Nginx {
         (!ended.get()).then_some(nginx)
     }
 
-    /// Where it keeps this file.
+    /// Returns the path of this file in its folder.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.folder.join("www").join(file)
     }

@@ -1,4 +1,4 @@
-//! `hawser run`: programs that know nothing of it, over two links.
+//! `hawser run`: programs without any knowledge of Hawser, over two links.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn hawser_run(network: &TwoLinks, place: &Place, via: &str, command: &[&str]) ->
     hawser
 }
 
-/// The ways of taking connections that this machine permits; what it does not is counted as
+/// Returns the ways of capturing connections that this machine permits; others are counted as
 /// skipped.
 pub(crate) fn ways(place: &Place, test: &str) -> &'static [&'static str] {
     let tried = place.run("try", &["run", "--via", "kernel", "--", "true"]);
@@ -114,7 +114,7 @@ fn a_daemon_captures_a_control_group_and_leaves_nothing_behind_when_it_is_killed
 pub(crate) struct Group(pub(crate) PathBuf);
 
 impl Group {
-    /// One of this name.
+    /// Creates a group with this name.
     pub(crate) fn new(name: &str) -> Self {
         let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
         let root = mounts

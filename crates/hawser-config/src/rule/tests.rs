@@ -136,7 +136,7 @@ fn errors_name_line_key_value_and_what_is_allowed() {
         "port = 70000",
         "port = -1",
         "dscp = 64",
-        "user = \"nobody-of-this-name\"",
+        "user = \"no-user-of-this-name\"",
         "user = [\"root\", \"\"]",
         "user = 4294967295",
         "address = \"10.1.2.3/8\"",

@@ -11,7 +11,7 @@ use crate::connections::{
     VouchedStatus,
 };
 
-/// Returns the placing of connections, as lines of at most `width` columns.
+/// Returns the placement of connections, as lines of at most `width` columns.
 pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<String> {
     let title = format!(
         "CONNECTIONS over one link each, {}: {} placed, {} moved over, {} unanswered",
@@ -142,7 +142,7 @@ fn rate(rate: Rate) -> String {
     }
 }
 
-/// Returns the part that was sent again, where enough was sent to tell.
+/// Returns the retransmitted share, if enough was sent to tell.
 fn loss(link: &PlacingStatus) -> String {
     match link.up_loss {
         Some(loss) if link.up_loss_confidence >= ENOUGH => format!("{:.1} %", loss * 100.0),
@@ -150,7 +150,7 @@ fn loss(link: &PlacingStatus) -> String {
     }
 }
 
-/// Some fifty segments.
+/// Confidence after some fifty segments.
 const ENOUGH: f64 = 0.2;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::figures::{left_out, span};
 use super::table::{Side, Table, clip, printable};
 use crate::{DirectoryStatus, RegistrationStatus};
 
-/// The directory, of at most `width` columns a line.
+/// Returns the directory's state, in lines of at most `width` columns.
 pub(super) fn directory(status: &DirectoryStatus, width: usize) -> Vec<String> {
     let at: Vec<_> = status.listen.iter().map(ToString::to_string).collect();
     let tls = status
@@ -49,7 +49,7 @@ pub(super) fn directory(status: &DirectoryStatus, width: usize) -> Vec<String> {
     lines
 }
 
-/// Says whether others find this host by its name, and why not.
+/// Returns whether other hosts can find this host by its name, or the reason why not.
 pub fn registration_line(status: &RegistrationStatus) -> String {
     let (name, directory) = (&status.name, &status.directory);
     let text = match (status.is_registered, &status.reason) {

@@ -1,4 +1,4 @@
-//! Figures and paragraphs as all reports write them.
+//! Numbers and paragraphs in the style of all reports.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use hawser_types::{ByteCount, Rate};
 
 use crate::LinkAllowed;
 
-/// A share from 0 to 1.
+/// Returns a share, from 0 to 1, as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 1e2)
 }
 
-/// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
+/// Returns a count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
 pub fn size(bytes: ByteCount) -> String {
     let mut value = bytes.as_u64() as f64;
     if value < 1e3 {
@@ -33,7 +33,7 @@ pub fn size(bytes: ByteCount) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
+/// Returns a span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
 pub fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -44,7 +44,7 @@ pub fn span(span: Duration) -> String {
     }
 }
 
-/// Use of a link: one word, or one for each direction.
+/// Returns the use of a link: one word, or one for each direction.
 pub(crate) fn usage(allowed: &LinkAllowed) -> String {
     if allowed.up == allowed.down {
         allowed.up.to_string()
@@ -59,17 +59,17 @@ pub(crate) fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
     (more > 0).then(|| format!("  and {more} more {what}"))
 }
 
-/// A rate in Mbit/s, without the unit.
+/// Returns a rate in Mbit/s, without the unit.
 pub(crate) fn megabits(rate: Rate) -> String {
     format!("{:.2}", rate.bits_per_second() as f64 / 1e6)
 }
 
-/// A span in milliseconds, without the unit.
+/// Returns a span in milliseconds, without the unit.
 pub(crate) fn milliseconds(span: Duration) -> String {
     format!("{:.1}", span.as_secs_f64() * 1e3)
 }
 
-/// A span in milliseconds: `4.1 ms`, `250 ms`.
+/// Returns a span in milliseconds: `4.1 ms`, `250 ms`.
 pub(crate) fn milliseconds_with_unit(span: Duration) -> String {
     let millis = span.as_secs_f64() * 1e3;
     if millis < 9.95 {
@@ -79,7 +79,7 @@ pub(crate) fn milliseconds_with_unit(span: Duration) -> String {
     }
 }
 
-/// A span in seconds from one second on, else in milliseconds.
+/// Returns a span in seconds from one second on, else in milliseconds.
 pub(crate) fn seconds(span: Duration) -> String {
     if span < Duration::from_secs(1) {
         milliseconds_with_unit(span)
@@ -88,7 +88,8 @@ pub(crate) fn seconds(span: Duration) -> String {
     }
 }
 
-/// The time of day of a moment in milliseconds since 1970-01-01 00:00 UTC: `12:03:04.1 UTC`.
+/// Returns the time of day of a moment in milliseconds since 1970-01-01 00:00 UTC: `12:03:04.1
+/// UTC`.
 pub fn clock(unix_ms: u64) -> String {
     let tenths = unix_ms / 100 % 864_000;
     let (seconds, tenth) = (tenths / 10, tenths % 10);
@@ -115,6 +116,6 @@ pub(crate) fn wrap(lines: &mut Vec<String>, text: &str, width: usize) {
     lines.push(line);
 }
 
-/// Columns that every report may take.
+/// Minimum width of all reports.
 pub(crate) const MIN_WIDTH: usize = 40;
 const INDENT: &str = "  ";

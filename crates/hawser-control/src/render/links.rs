@@ -4,8 +4,8 @@ use super::figures::{clock, megabits, milliseconds, percent, span, usage};
 use super::table::{Side, Table, clip, printable};
 use crate::{LinkState, LinkStatus, StatusSnapshot};
 
-/// The links and what moves over them, as text of at most `width` columns a line, ended with a line
-/// end.
+/// Returns the links and their traffic as text of at most `width` columns a line, with a line end
+/// at the end.
 pub fn render_links(snapshot: &StatusSnapshot, width: usize) -> String {
     let mut table = Table::new([
         ("LINK", Side::Flexible),
@@ -44,7 +44,7 @@ pub fn render_links(snapshot: &StatusSnapshot, width: usize) -> String {
     lines.join("\n")
 }
 
-/// Says which links are the best, where there are several.
+/// Returns the links in order of rank, if there are several.
 fn ranking(snapshot: &StatusSnapshot) -> Option<String> {
     let mut ranked: Vec<&LinkStatus> = snapshot.links.iter().collect();
     ranked.retain(|link| link.rank.is_some());
@@ -57,8 +57,8 @@ fn ranking(snapshot: &StatusSnapshot) -> Option<String> {
     (names.len() > 1).then(|| format!("Best first: {}", names.join(", ")))
 }
 
-/// Says why a link is of no use that its user may count on, and since when; or that traffic has
-/// left it.
+/// Returns why a link that the user may expect to work is unusable, and since when; or that traffic
+/// has left it.
 fn told(link: &LinkStatus) -> Option<String> {
     match link.state {
         LinkState::Unused => None,
@@ -70,19 +70,19 @@ fn told(link: &LinkStatus) -> Option<String> {
     }
 }
 
-/// Says what a link's modem is doing.
+/// Returns the state of a link's modem.
 fn modem(link: &LinkStatus) -> Option<String> {
     Some(format!("{}: {}", link.name, link.modem.as_ref()?.told()))
 }
 
-/// Says what is done with a link on standby.
+/// Returns the standby state of a link.
 fn standby(link: &LinkStatus) -> Option<String> {
     Some(format!("{} is {}", link.name, link.standby.as_ref()?))
 }
 
 impl LinkStatus {
-    /// The state in words, with its time and reason where they are known: `silent since 14:03:22.5
-    /// UTC (12s): no answer to what was sent over it`.
+    /// Returns the state in words, with its time and reason if known: `silent since 14:03:22.5 UTC
+    /// (12s): no answer to what was sent over it`.
     pub fn told_state(&self) -> String {
         let since = self.told_since();
         let since = since.map_or_else(String::new, |since| format!(" {since}"));
@@ -91,7 +91,7 @@ impl LinkStatus {
         format!("{}{since}{reason}", self.state)
     }
 
-    /// Since when the link is silent, or otherwise of no use: `since 14:03:22.5 UTC (12s)`.
+    /// Returns since when the link is silent or otherwise unusable: `since 14:03:22.5 UTC (12s)`.
     pub(super) fn told_since(&self) -> Option<String> {
         let is_told = !matches!(self.state, LinkState::Up | LinkState::Unused);
         let since = self.since_unix_ms.filter(|_| is_told)?;

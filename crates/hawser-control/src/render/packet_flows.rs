@@ -8,7 +8,7 @@ use super::figures::{left_out, megabits, size, span};
 use super::table::{Side, Table, clip, printable};
 use crate::{PacketFlowLink, PacketFlowStatus, PacketPlacing, SessionStatus};
 
-/// Those of `hawser status`: at most `most`, the latest first.
+/// Returns the flows for `hawser status`: at most `most`, the latest first.
 pub(super) fn in_short(session: &SessionStatus, most: usize, width: usize) -> Vec<String> {
     let mut table = Table::new([
         ("PACKETS", Side::Left),
@@ -42,7 +42,7 @@ pub(super) fn in_short(session: &SessionStatus, most: usize, width: usize) -> Ve
     lines
 }
 
-/// Those of `hawser streams`, the busiest first.
+/// Returns the flows for `hawser streams`, the busiest first.
 pub(super) fn in_full(session: &SessionStatus, width: usize) -> Vec<String> {
     let mut table = Table::new([
         ("KIND", Side::Left),
@@ -83,7 +83,7 @@ pub(super) fn in_full(session: &SessionStatus, width: usize) -> Vec<String> {
     lines
 }
 
-/// How a flow was placed on links and why, as one paragraph.
+/// Returns how a flow was placed on links and why, as one paragraph.
 pub(super) fn reasons(flow: &PacketFlowStatus) -> String {
     let placed = match flow.placed {
         PacketPlacing::Bulk => "in order",
@@ -141,7 +141,7 @@ fn packets(count: u64) -> String {
     }
 }
 
-/// Nobody has chosen a policy.
+/// Name of the policy if the user has chosen none.
 const AUTO: &str = "auto";
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use super::figures::{clock, milliseconds_with_unit, seconds, size, wrap};
 use super::table::{Side, Table, printable};
 use crate::placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 
-/// Returns placed connections as lines of at most `width` columns: a single one in full, several in
-/// a table.
+/// Returns placed connections as lines of at most `width` columns: details of a single one, a table
+/// of several.
 pub(crate) fn placed(report: &PlacedReport, width: usize) -> Vec<String> {
     match &report.connections[..] {
         [] => vec!["No connection was placed yet.".to_owned()],
@@ -176,7 +176,7 @@ fn rules(rules: &[PlacedRule]) -> Option<String> {
     (!all.is_empty()).then(|| format!("Rules: {}.", all.join(", ")))
 }
 
-/// Returns the attempts, unless the first one tells everything.
+/// Returns the attempts, unless the first one explains everything.
 fn tries(one: &PlacedConnection) -> Option<String> {
     let is_plain = |it: &PlacedTry| matches!(it.state.as_str(), "connected" | "waiting" | "untold");
     if one.tries.len() <= 1 && one.decided_again == 0 && one.tries.iter().all(is_plain) {
@@ -225,7 +225,7 @@ fn end(one: &PlacedConnection) -> String {
         "ended" => format!("It has ended: {}.", moved()),
         "failed" => match &one.error {
             Some(error) => format!("It never came about: {error}."),
-            // Where it is not waited for, a link was tried beside it.
+            // A slow gateway is not waited for: a link was tried beside it.
             None if one.why == "gateway" => "It did not come about that way.".to_owned(),
             None => "It never came about.".to_owned(),
         },

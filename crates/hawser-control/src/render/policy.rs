@@ -4,8 +4,8 @@ use super::figures::{left_out, wrap};
 use super::table::{Side, Table, printable};
 use crate::PolicyStatus;
 
-/// Returns how links are chosen, as text of at most `width` columns a line, 40 at least, ended with
-/// a line end.
+/// Returns the policy as text of at most `width` columns a line, at least 40, with a line end at
+/// the end.
 pub fn render_policy(policy: &PolicyStatus, width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut lines = Vec::new();

@@ -16,7 +16,7 @@ use crate::{
     Transport, TransportStatus,
 };
 
-/// The snapshot as text of at most `width` columns a line, 40 at least, ended with a line end.
+/// Returns the snapshot as text of at most `width` columns a line, at least 40, with a line end.
 pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut lines = head(snapshot, width);
@@ -97,7 +97,7 @@ fn predecessor_line(before: &PredecessorStatus) -> String {
     )
 }
 
-/// Says that a kill switch is on, for how long it has been, and how to remove it.
+/// Returns the warning that a kill switch is on, with its age and how to remove it.
 pub fn kill_switch_line(age: Duration) -> String {
     format!(
         "kill switch: on for {}; `hawser kill-switch off` removes it",
@@ -105,7 +105,7 @@ pub fn kill_switch_line(age: Duration) -> String {
     )
 }
 
-/// With the numbers and addresses where there is room for them.
+/// Returns the links, with their numbers and addresses if there is room.
 fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
     let [link, index, state, usage] = [
         ("LINK", Side::Left),
@@ -146,7 +146,7 @@ fn link_row(link: &LinkStatus) -> [String; 7] {
     ]
 }
 
-/// Since when a link is of no use, and why it is as it is.
+/// Returns since when a link is unusable, and the reason of its state.
 fn why(link: &LinkStatus) -> String {
     let parts = link.told_since().into_iter().chain(link.reason.clone());
     parts.collect::<Vec<_>>().join(": ")
@@ -167,10 +167,10 @@ fn month(allowed: &LinkAllowed) -> String {
     text
 }
 
-/// Nobody has chosen a policy.
+/// Name of the policy if the user has chosen none.
 const AUTO: &str = "auto";
 
-/// The policy, and for which direction it holds where somebody has chosen one.
+/// Returns the policy, and its direction if the user has chosen one.
 fn scheduler(session: &SessionStatus) -> String {
     let policy = &session.scheduler;
     match session.peer_follows_scheduler {
@@ -209,12 +209,12 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
     lines
 }
 
-/// Says of a session that another one has taken its place.
+/// Returns a note that another session has replaced this one.
 pub(super) fn left(is_left: bool) -> Option<&'static str> {
     is_left.then_some("  another session has replaced it; streams that were open end here")
 }
 
-/// Says since when no link answers, and why.
+/// Returns since when no link answers, and why.
 fn interruption(session: &SessionStatus) -> Option<String> {
     let since = clock(session.since_unix_ms?);
     let reason = session.reason.as_deref().unwrap_or("unknown");
@@ -243,7 +243,7 @@ fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {
     unless_empty(&table, width)
 }
 
-/// Returns the part of the sent bytes that was sent more than once.
+/// Returns the share of sent bytes that was sent more than once.
 fn twice(session: &SessionStatus) -> Option<String> {
     let counted = |name| session.counters.get(name).copied().unwrap_or(0);
     let sent = session.bytes_sent.as_u64();
@@ -254,7 +254,7 @@ fn twice(session: &SessionStatus) -> Option<String> {
     })
 }
 
-/// Returns the transports in use, unless TCP alone is.
+/// Returns the transports in use, unless only TCP is.
 fn transport(transport: &TransportStatus) -> Option<String> {
     let now = match transport.in_use {
         Transport::Tcp => "TCP",
@@ -364,12 +364,12 @@ fn unless_empty<const N: usize>(table: &Table<N>, width: usize) -> Vec<String> {
     }
 }
 
-/// `None` of nothing.
+/// Returns `None` for a total of zero.
 fn part_of(part: u64, all: u64) -> Option<String> {
     (all > 0).then(|| percent(part as f64 / all as f64))
 }
 
-/// Number of streams, and of flows of packets, of a session [`render_status`] shows at most.
+/// Limit of streams, and of flows of packets, of a session in [`render_status`].
 pub const STREAMS_SHOWN: usize = 20;
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use super::table::{Side, Table, clip, printable};
 use crate::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
 
 /// Returns all open flows, the busiest first: the streams and flows of packets of each session, and
-/// the connections that go over one link each. The text has at most `width` columns a line and ends
-/// with a line end.
+/// the connections over one link each. The text has at most `width` columns a line and ends with a
+/// line end.
 pub fn render_streams(
     snapshot: &StatusSnapshot,
     placed: Option<&PlacedReport>,
@@ -43,7 +43,7 @@ pub fn render_streams(
 }
 
 impl SessionStatus {
-    /// The names of the links that its streams go over now.
+    /// Returns the names of the links that its streams use now.
     pub fn links(&self) -> Vec<&str> {
         let living = self.paths.iter().filter(|path| path.state == PathState::Up);
         living.map(|path| path.link.as_str()).collect()
@@ -51,7 +51,7 @@ impl SessionStatus {
 }
 
 impl PlacedConnection {
-    /// Returns whether it is open, or being made, and no session lists it among its streams.
+    /// Returns whether it is open or connecting, and no session lists it among its streams.
     pub fn is_open_by_itself(&self) -> bool {
         matches!(self.state.as_str(), "open" | "connecting") && !self.is_streamed()
     }
@@ -201,7 +201,7 @@ mod tests {
                 connection(1, "open"),
                 connection(2, "ended"),
                 connection(3, "open"),
-                // It is one of the streams.
+                // This connection is already one of the streams.
                 PlacedConnection {
                     why: "gateway".to_owned(),
                     link: None,

@@ -5,12 +5,12 @@
 pub(crate) enum Side {
     Left,
     Right,
-    /// Left, and cut when the line would be too long, the widest column first; or left out where
-    /// nothing stands in it.
+    /// Left; cut if the line would be too long, the widest column first; or left out if it is
+    /// empty.
     Flexible,
 }
 
-/// Rows under a head.
+/// Rows under a header.
 pub(crate) struct Table<const N: usize> {
     sides: [Side; N],
     rows: Vec<[String; N]>,
@@ -32,7 +32,7 @@ impl<const N: usize> Table<N> {
         self.rows.len() == 1
     }
 
-    /// Lines of at most `width` characters, each begun with `indent` spaces.
+    /// Returns lines of at most `width` characters, each indented by `indent` spaces.
     pub(crate) fn lines(&self, indent: usize, width: usize) -> Vec<String> {
         let widths = self.widths(width.saturating_sub(indent));
         let line = |row: &[String; N]| {
@@ -47,7 +47,7 @@ impl<const N: usize> Table<N> {
         self.rows.iter().map(line).collect()
     }
 
-    /// Zero for those that are left out.
+    /// Returns the widths of the columns; zero for those that are left out.
     fn widths(&self, room: usize) -> [usize; N] {
         let mut widths = [0; N];
         for row in &self.rows {
@@ -66,7 +66,7 @@ impl<const N: usize> Table<N> {
         for _ in 0..excess {
             let flexible = widths.iter_mut().zip(self.sides);
             let flexible = flexible.filter(|(_, side)| *side == Side::Flexible);
-            // Of what is equally wide, the last.
+            // Of equally wide columns, the last.
             match flexible.map(|(width, _)| width).max() {
                 Some(width) if *width > MIN_FLEXIBLE => *width -= 1,
                 _ => break,
@@ -75,7 +75,7 @@ impl<const N: usize> Table<N> {
         widths
     }
 
-    /// Returns whether it is a flexible column with nothing but its head.
+    /// Returns whether it is a flexible column with nothing but its header.
     fn is_bare(&self, place: usize) -> bool {
         let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(place));
         self.sides.get(place) == Some(&Side::Flexible) && cells.all(String::is_empty)
@@ -90,7 +90,7 @@ fn cell(text: &str, side: Side, room: usize) -> String {
     }
 }
 
-/// At most `room` characters of `text`.
+/// Returns at most `room` characters of `text`.
 pub(crate) fn clip(text: &str, room: usize) -> String {
     if text.chars().count() <= room {
         return text.to_owned();
@@ -100,13 +100,13 @@ pub(crate) fn clip(text: &str, room: usize) -> String {
     short
 }
 
-/// The text with `?` in place of characters that command a terminal, or that hide or turn round
-/// what stands beside them: names come from others.
+/// Returns the text with `?` in place of characters that control a terminal, or hide or reverse the
+/// text beside them: other hosts choose the names.
 pub fn printable(text: &str) -> String {
     text.replace(|it: char| it.is_control() || is_unseen(it), "?")
 }
 
-/// Marks without width, and those that change the direction of writing.
+/// Whether a character has no width, or changes the direction of writing.
 fn is_unseen(character: char) -> bool {
     matches!(
         character,

@@ -11,7 +11,7 @@ use super::status::left;
 use super::table::{Side, Table, printable};
 use crate::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
 
-/// The report in words, in lines of at most `width` columns, 40 at least, ended with a line end.
+/// Returns the report in words, in lines of at most `width` columns, at least 40, with a line end.
 pub fn render_why(report: &WhyReport, width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut lines = Vec::new();
@@ -68,7 +68,7 @@ fn session_lines(session: &WhySession, role: Role, width: usize) -> Vec<String> 
     lines
 }
 
-/// The far end's reasons.
+/// Returns the far end's reasons.
 fn received_lines(far: &WhySession, role: Role, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let sent = far.links.iter().map(|link| link.bytes_sent.as_u64());
@@ -97,7 +97,7 @@ fn capital(text: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// Returns who is at the far end.
+/// Returns the name of the far end's role.
 fn them(role: Role) -> &'static str {
     match role {
         Role::Client => "the gateway",
@@ -106,7 +106,7 @@ fn them(role: Role) -> &'static str {
     }
 }
 
-/// All of what is known of a link, as one paragraph.
+/// Returns everything known of a link, as one paragraph.
 fn link_text(link: &WhyLink, events: &[WhyEvent]) -> String {
     let mut text = format!("{}: ", printable(&link.link));
     text += &match link.bytes_sent {
@@ -235,7 +235,7 @@ fn streams(streams: &[WhyStream], width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns a note on where the reasons for the received data are known.
+/// Returns a note on where to find the reasons for received data.
 fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
     if session.bytes_received == ByteCount::ZERO {
         return None;
@@ -258,7 +258,7 @@ fn chunks(count: u64) -> String {
 fn percent(share: f64) -> String {
     let percent = share.clamp(0.0, 1.0) * 100.0;
     match percent {
-        // A little is not nothing, and nearly all is not all.
+        // A small share is not shown as zero, and nearly everything not as everything.
         p if p > 0.0 && p < 0.5 => "less than 1 %".to_owned(),
         p if (99.5..100.0).contains(&p) => "more than 99 %".to_owned(),
         _ => format!("{percent:.0} %"),
@@ -266,7 +266,7 @@ fn percent(share: f64) -> String {
 }
 
 const MAX_STREAMS: usize = 20;
-/// Events shown of each link.
+/// Limit of events shown per link.
 const MAX_EVENTS: usize = 8;
 
 #[cfg(test)]

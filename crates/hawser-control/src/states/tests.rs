@@ -56,7 +56,7 @@ fn placing(state: &str, silent: Option<u64>, unheard: Option<u64>) -> PlacingSta
     }
 }
 
-/// What is known of dsl, and what follows.
+/// Evidence on dsl, and the expected state.
 struct Case {
     what: &'static str,
     kernel: (LinkState, Option<&'static str>),
@@ -66,7 +66,7 @@ struct Case {
 }
 
 impl Case {
-    /// The kernel says that the link is up.
+    /// Creates a case in which the kernel reports the link as up.
     fn new(what: &'static str, expected: (LinkState, Option<&'static str>)) -> Self {
         Self {
             what,
@@ -204,7 +204,7 @@ fn the_state_of_a_link_follows_from_the_strongest_and_latest_evidence() {
     }
 }
 
-/// A client with two links that are up by the kernel's word, and one session over these paths.
+/// Returns a client with two links that are up in the kernel, and one session over these paths.
 fn client(state: SessionState, paths: Vec<PathStatus>) -> StatusSnapshot {
     let links = [DSL, LTE].map(|index| link(index, LinkState::Up, None));
     StatusSnapshot {
@@ -249,15 +249,15 @@ fn a_silent_link_says_since_when_and_stays_silent_until_it_is_heard() {
     assert_eq!(since(&seen), (LinkState::Silent, Some(NOW)));
     assert_eq!(seen.links[0].state_age, seconds(2));
     assert_eq!(seen.links[1].state, LinkState::Up);
-    // The same, whoever asks and however the clocks are read.
+    // The same result with another client and other clock readings.
     let seen = settled(&mut states, NOW + 3007, silent(3));
     assert_eq!(since(&seen), (LinkState::Silent, Some(NOW)));
-    // The session is lost, and nothing is known of the link any more.
+    // The session is lost, and no evidence about the link is left.
     let lost = || client(SessionState::Connecting, vec![path(DSL, Connecting, None)]);
     let seen = settled(&mut states, NOW + 70_000, lost());
     assert_eq!(since(&seen), (LinkState::Silent, Some(NOW)));
     assert_eq!(seen.links[0].reason.as_deref(), Some(NO_ANSWER));
-    // A channel at rest is left of it, which nothing is expected of; the clocks differ a little.
+    // An idle channel of it is left, from which no answer is due; the clocks differ a little.
     for last_heard in [NOW - 50_000, NOW, NOW + 20] {
         let mut rest = client(SessionState::Interrupted, vec![path(DSL, Up, None)]);
         rest.sessions[0].paths[0].unheard = Some(Duration::from_millis(NOW + 75_000 - last_heard));
@@ -326,7 +326,7 @@ fn a_session_whose_links_are_all_silent_is_interrupted_and_so_is_the_way_to_the_
     let way = gateway(&seen);
     assert_eq!((way.is_up, way.reason), (false, Some(reason)));
     assert_eq!(way.unreachable_since_unix_ms, Some(NOW));
-    // The session is given up: the gateway is missed since the same time, for another reason.
+    // The session is given up: the gateway is missed since the same time, with another reason.
     let mut connecting = client(SessionState::Connecting, Vec::new());
     connecting.sessions[0].reason = Some("timed out".to_owned());
     let way = gateway(&settled(&mut states, NOW + 60_000, connecting));
@@ -380,7 +380,7 @@ fn a_session_that_was_left_says_nothing_of_the_gateway_and_its_silence_nothing_o
         is_left: true,
         ..session(SessionState::Established, silent)
     };
-    // Sessions come in any order.
+    // Sessions may be in any order.
     seen.sessions.insert(0, left.clone());
     seen.session_count = 2;
     let seen = settled(&mut states, NOW, seen);

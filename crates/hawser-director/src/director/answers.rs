@@ -1,4 +1,4 @@
-//! Answers over links, and what follows from them.
+//! Answers over links, and their consequences.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Director, FlowId, LinkRecord, Over};
 use crate::health::Health;
 
 impl Director {
-    /// A connection was answered at `at`, `latency` after it was begun where that was measured.
+    /// Records a connection answered at `at`, `latency` after its start if that was measured.
     pub fn handle_connected(
         &mut self,
         now: Instant,
@@ -39,25 +39,25 @@ impl Director {
         }
     }
 
-    /// Takes in the kernel's round-trip time of a connection.
+    /// Records the kernel's round-trip time of a connection.
     pub fn handle_round_trip(&mut self, over: Over, rtt: Duration) {
         self.exits.on_round_trip(over, rtt);
     }
 
-    /// The far end has answered over `link`, with an acceptance or a refusal.
+    /// Records an answer of the far end over `link`, either acceptance or refusal.
     pub fn handle_answer(&mut self, now: Instant, link: LinkIndex, latency: Option<Duration>) {
         self.with_link(link, |record| record.on_answer(now, latency));
     }
 
-    /// A connection over `link` was not answered within `waited`, and another link was answered in
-    /// its place.
+    /// Records that a connection over `link` was not answered within `waited`, while another link
+    /// was answered instead.
     pub fn handle_miss(&mut self, now: Instant, link: LinkIndex, waited: Duration) {
         self.with_link(link, |record| record.on_miss(now, waited));
     }
 
-    /// A connection over `link`, begun at `since`, and a second one beside it were not answered
-    /// within `waited`, while another link was answered in their place. That counts as two misses,
-    /// unless something has come over the link since, or the link itself came later.
+    /// Records that a connection over `link`, started at `since`, and a parallel second one were
+    /// not answered within `waited`, while another link was answered instead. Counts as two misses,
+    /// unless the link received a packet since then or appeared later.
     pub fn handle_silence(
         &mut self,
         now: Instant,
@@ -68,14 +68,14 @@ impl Director {
         self.with_link(link, |record| record.on_silence(now, since, waited));
     }
 
-    /// The gateway had not answered within `waited`, and a link was in its place.
+    /// Records that the gateway did not answer within `waited`, but a link did instead.
     pub fn handle_slow_gateway(&mut self, waited: Duration) {
         if let Some(gateway) = &mut self.exits.gateway {
             gateway.on_slow(waited);
         }
     }
 
-    /// A connection came about on the link that was tried first, on another, or not at all.
+    /// Counts a connection established on the first link, on another, or not at all (`None`).
     pub const fn handle_outcome(&mut self, is_first: Option<bool>) {
         match is_first {
             Some(true) => {}
@@ -89,34 +89,34 @@ impl Director {
         self.with_link(link, |record| record.set_portal(portal));
     }
 
-    /// True if something has come over the link since `then`, as far as that was noticed.
+    /// True if the link is known to have received a packet since `then`.
     pub fn was_heard_since(&self, link: LinkIndex, then: Instant) -> bool {
         let record = self.exits.links.get(link);
         record.is_some_and(|record| record.was_heard_since(then))
     }
 
-    /// Returns the time for which connections over the link are waited for before the link counts
-    /// as silent; `None` for a link that cannot be used.
+    /// Returns how long to wait for connections over the link before it counts as silent; `None`
+    /// for an unusable link.
     pub fn patience(&self, link: LinkIndex) -> Option<Duration> {
         let record = self.exits.links.get(link);
         record.map(|record| record.estimates().patience())
     }
 
-    /// True if connections that are being made on the link still have a chance.
+    /// True if connection attempts on the link still have a chance.
     pub fn is_hopeful(&self, link: LinkIndex) -> bool {
         let record = self.exits.links.get(link);
         record.is_some_and(|record| record.health() == Health::Sound)
     }
 
-    /// True if only a queue speaks against a connection that has waited so long for an answer over
-    /// the link.
+    /// True if a queue alone explains a connection over the link that has waited this long for an
+    /// answer.
     pub fn is_only_slow(&mut self, now: Instant, link: LinkIndex, waited: Duration) -> bool {
         self.sweep(now);
         let record = self.exits.links.get(link);
         record.is_some_and(|record| record.is_only_slow(now, waited))
     }
 
-    /// Acts on a link's record, and notes a change of its state.
+    /// Modifies a link's record, and logs a change of its state.
     fn with_link(&mut self, link: LinkIndex, act: impl FnOnce(&mut LinkRecord)) {
         let Some(record) = self.exits.links.get_mut(link) else {
             return;
@@ -126,7 +126,7 @@ impl Director {
         let after = record.health();
         if before != after {
             let link = record.link().name.as_str();
-            tracing::info!(link, state = after.name(), "a link's state changes");
+            tracing::info!(link, state = after.name(), "link health changed");
             self.is_changed = true;
         }
     }

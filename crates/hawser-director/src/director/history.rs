@@ -1,4 +1,4 @@
-//! The stories of the latest connections.
+//! Stories of the latest connections.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use hawser_types::{DialError, Instant};
 use super::{ConnectionRequest, Director, FlowId, LeftTo, LinkDecision, Placed, Story, TryRoute};
 
 impl Director {
-    /// Returns the stories of the latest connections, `count` at most, the latest last.
+    /// Returns the stories of the latest connections, at most `count`, the latest last.
     pub fn stories(&mut self, now: Instant, count: usize) -> Vec<Story> {
         self.bring_up_to_date(now);
         let mut latest: Vec<Story> = self.stories.all().rev().take(count).cloned().collect();
@@ -16,18 +16,18 @@ impl Director {
         latest
     }
 
-    /// Returns the story with this number; `None` where it is too long ago, or never was.
+    /// Returns the story with this number; `None` if it was evicted or never existed.
     pub fn story_of(&mut self, now: Instant, number: u64) -> Option<Story> {
         self.bring_up_to_date(now);
         self.stories.find(number).map(|story| story.clone())
     }
 
-    /// Returns the latest number that a story has; 0 before the first.
+    /// Returns the latest story number; 0 before the first.
     pub const fn latest_story(&self) -> u64 {
         self.stories.latest()
     }
 
-    /// A connection goes to the peer at `address` over a session, so that no link is chosen for it.
+    /// Records a connection over a session with the peer at `address`, which needs no link.
     pub fn note_bonded(&mut self, now: Instant, request: &ConnectionRequest, address: IpAddr) {
         let judgement = self.judge(request);
         let left_to = Some(LeftTo::Peer(address));
@@ -35,7 +35,7 @@ impl Director {
         self.stories.begin(story);
     }
 
-    /// The kernel's program has placed the connection by itself, for this reason and with this
+    /// Records a connection placed by Hawser's program in the kernel, with its reason and
     /// expectation.
     pub fn note_kernels(
         &mut self,
@@ -49,26 +49,26 @@ impl Director {
         }
     }
 
-    /// A try begins that goes as the system's routes have it.
+    /// Records an attempt by the system's routes.
     pub fn note_by_system(&mut self, now: Instant, decision: &LinkDecision) {
         let story = decision.story;
         self.stories.try_route(story, TryRoute::System, now);
     }
 
-    /// The connection never came about.
+    /// Records that the connection was never established.
     pub fn note_failure(&mut self, decision: &LinkDecision, error: DialError) {
         if let Some(story) = self.stories.find(decision.story) {
             story.failed = Some(error);
         }
     }
 
-    /// One try has failed, and is about to end.
+    /// Records the failure of one attempt, which is about to end.
     pub fn note_refused(&mut self, flow: FlowId, error: DialError) {
         let told = self.flows.get_mut(flow).and_then(|flow| flow.told());
         self.stories.fail_try(told, error);
     }
 
-    /// Enters how far the open connections have come.
+    /// Updates the stories with the progress of open connections.
     fn bring_up_to_date(&mut self, now: Instant) {
         for flow in self.flows.iter() {
             let lasted = flow.lasted(now);

@@ -1,4 +1,4 @@
-//! Progress of open connections, and what follows from it for loads, rates and demands.
+//! Progress of open connections, and the loads, rates and demands derived from it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::{Director, FlowId, Over, Progress};
 use crate::link_counters::Reading;
 
 impl Director {
-    /// True if loads are due to be brought up to date, for which the progress of all connections
-    /// has to be told first.
+    /// True if loads are due for an update, before which the progress of all connections must be
+    /// passed.
     pub fn wants_progress(&self, now: Instant) -> bool {
         now.since(self.swept) >= SWEEP_EVERY
     }
 
-    /// Takes in how far a connection has come.
+    /// Records the progress of a connection.
     pub fn handle_progress(&mut self, now: Instant, flow: FlowId, progress: &Progress) {
         let Some(flow) = self.flows.get_mut(flow) else {
             return;
@@ -33,13 +33,13 @@ impl Director {
             sites.on_moved(site, over.by(), now, [up, down], known);
         }
         let unacknowledged = up - flow.acknowledged(up);
-        // The bytes of a session are counted there.
+        // The bytes of a session are counted there instead.
         let link = over.link().and_then(|link| self.exits.links.get_mut(link));
         let Some(record) = link else {
             return;
         };
         record.counters_mut().on_unacknowledged(unacknowledged);
-        // Received bytes and acknowledgements have come by this link.
+        // Received bytes and acknowledgements arrived over this link.
         let heard = progress.heard.or((down > ByteCount::ZERO).then_some(now));
         if let Some(heard) = heard {
             record.on_answer(heard, None);
@@ -51,8 +51,8 @@ impl Director {
         }
     }
 
-    /// Takes in the segments that a connection has sent since its beginning, and those of them that
-    /// were sent again.
+    /// Records the segments that a connection sent since its start, and how many of them were
+    /// retransmitted.
     pub fn handle_segments(&mut self, now: Instant, flow: FlowId, segments: Segments) {
         let Some(flow) = self.flows.get_mut(flow) else {
             return;
@@ -64,7 +64,7 @@ impl Director {
         }
     }
 
-    /// A connection has ended, or its attempt has.
+    /// Records the end of a connection or of an attempt.
     pub fn handle_end(&mut self, now: Instant, id: FlowId) {
         let Some(mut flow) = self.flows.remove(id) else {
             return;
@@ -82,7 +82,7 @@ impl Director {
         }
     }
 
-    /// Takes in the interfaces' counters, sent and received. To be called every half second while
+    /// Records the interfaces' counters, sent and received. Call it every half second while
     /// connections are open.
     pub fn handle_counters(
         &mut self,
@@ -112,7 +112,7 @@ impl Director {
         }
     }
 
-    /// Takes in a measurement: so many bytes went over the link in this time, up or else down.
+    /// Records a measurement: bytes sent (`up`) or received over the link in this time.
     pub fn handle_probe(
         &mut self,
         now: Instant,
@@ -126,41 +126,40 @@ impl Director {
         }
     }
 
-    /// Takes over what was known of links at the end of earlier runs, the newest last.
+    /// Loads the knowledge about links from earlier runs, the newest last.
     pub fn load_rates(&mut self, now: Instant, known: Vec<(LinkKey, KnownLink)>) {
         self.rates.set_earlier(known);
         self.rates.recall(now, &mut self.exits.links);
     }
 
-    /// Takes over the default routes, the one that the system prefers first. They tell which
-    /// network a link is attached to, and which link counts as the best while nothing is known of
-    /// any.
+    /// Sets the default routes, the system's preferred one first. They identify the network that a
+    /// link is attached to, and the link that counts as the best while no rates are known.
     pub fn set_default_routes(&mut self, now: Instant, routes: Vec<DefaultRoute>) {
         self.rates.set_routes(routes);
         self.rates.recall(now, &mut self.exits.links);
     }
 
-    /// Returns what was learned of links since the last call, where it has changed noticeably.
+    /// Returns noticeable changes in the knowledge about links since the last call.
     pub fn take_rates(&mut self) -> BTreeMap<LinkKey, KnownLink> {
         self.rates.take_news(&self.exits.links)
     }
 
-    /// Takes over what was learned of applications in earlier runs.
+    /// Loads the knowledge about applications from earlier runs.
     pub fn load_demands(&mut self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
         self.demands.load(known);
     }
 
-    /// Returns what was learned of applications since the last call.
+    /// Returns the knowledge about applications gained since the last call.
     pub fn take_learned(&mut self) -> BTreeMap<DemandKey, DemandEstimate> {
         self.demands.take_news()
     }
 
-    /// Returns what is known of the needs of applications.
+    /// Returns the known needs of applications.
     pub fn demands(&self) -> &BTreeMap<DemandKey, DemandEstimate> {
         self.demands.all()
     }
 
-    /// Brings loads up to date, unless that was done a moment ago.
+    /// Updates loads, unless that happened a moment ago.
     pub(super) fn sweep(&mut self, now: Instant) {
         if self.wants_progress(now) {
             self.sweep_now(now);
@@ -173,8 +172,8 @@ impl Director {
         for flow in self.flows.iter_mut() {
             let over = flow.over();
             let is_idle = flow.update(now, self.exits.latency(over));
-            // A connection that pauses or has ended shows a lower bound of the rates: many live on
-            // long after they have moved the last of their bytes.
+            // A connection that pauses or has ended shows a lower bound of the rates: many stay
+            // open long after their last byte.
             if is_idle
                 && flow.is_connected()
                 && let Some((moved, took)) = flow.take_burst()
@@ -187,7 +186,7 @@ impl Director {
     }
 }
 
-/// Loads that are this old are as good as new.
+/// Age of loads up to which they need no update.
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
-/// Interfaces of containers come and go under ever new names.
+/// Limit of link names: interfaces of containers appear under ever new names.
 const MAX_NAMES: usize = 256;

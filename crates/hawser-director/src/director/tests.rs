@@ -29,7 +29,7 @@ fn by(program: &str) -> ConnectionRequest {
     }
 }
 
-/// Where a connection goes, in the order of trying.
+/// Returns the links for a connection, in the order of trying.
 fn order(director: &Rig, origin: &ConnectionRequest) -> Vec<String> {
     let decision = director.decide(origin);
     decision
@@ -39,7 +39,7 @@ fn order(director: &Rig, origin: &ConnectionRequest) -> Vec<String> {
         .collect()
 }
 
-/// A connection that was made where the director wants it.
+/// Opens a connection on the link that the director prefers.
 fn connect(director: &Rig, origin: &ConnectionRequest) -> RigFlow {
     let decision = director.decide(origin);
     let link = decision.candidates[0].link.index;
@@ -186,7 +186,7 @@ fn what_waits_in_a_long_queue_still_counts() {
     assert_eq!(load().connections, 1);
     director.advance(Duration::from_millis(200));
     assert_eq!(load(), Load::default());
-    // One whose link has not answered yet waits for nothing else, for as long as anybody waits.
+    // A connection that its link has not answered yet counts for as long as programs wait.
     let decision = director.decide(&by("wget"));
     let _begun = director.open(&decision, flow.link());
     director.advance(Duration::from_secs(14));
@@ -223,7 +223,7 @@ fn what_rules_in_the_kernel_leave_a_connection_is_all_it_is_asked_over() {
     candidates.sort();
     assert_eq!(candidates, ["a", "c"]);
     assert!(decision.trial.is_none());
-    // Others are still there to try the suspect.
+    // Other links are still available, so the suspect one can be tried.
     let trial = director.decide(&by("x")).trial;
     assert_eq!(trial.map(|link| link.name.clone()).as_deref(), Some("b"));
 }
@@ -258,7 +258,7 @@ fn the_end_of_a_connection_teaches_what_its_program_needs_and_counts_for_its_lin
     assert_eq!(director.with(|it, _| it.take_learned()).len(), 1);
     let expected = [ByteCount::new(500), ByteCount::new(9_000_000)];
     assert_eq!(director.moved()["a"], expected);
-    // One that never came about teaches nothing.
+    // A connection that was never established teaches nothing.
     let decision = director.decide(&by("wget"));
     drop(director.open(&decision, decision.candidates[0].link.index));
     assert!(director.with(|it, _| it.take_learned()).is_empty());
@@ -333,7 +333,7 @@ fn a_link_that_was_busy_shows_what_it_can_do() {
         .find(|it| it.link.index == flow.link())
         .unwrap();
     assert_eq!(link.down.bits_per_second(), 4_000_000);
-    assert_eq!(link.up.bits_per_second(), 0, "nobody sent anything");
+    assert_eq!(link.up.bits_per_second(), 0, "no bytes were sent");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn what_a_connection_moves_before_it_pauses_is_what_its_link_can_do() {
     let down = || director.report().links[0].down.bits_per_second();
     wait(1);
     assert_eq!(down(), 0);
-    // Told in one piece, as the kernel's are, and looked at since.
+    // Reported in one piece, as by the kernel's program, and checked since.
     flow.moved_since(began, 0, 2_500_000);
     director.moved();
     assert_eq!(down(), 0, "it may go on");

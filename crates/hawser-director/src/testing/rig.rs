@@ -14,7 +14,7 @@ use crate::{
     LinkDecision, Over, Progress, Question, SessionView, Story,
 };
 
-/// A director with a clock that tests move, and connections that tell their progress in time.
+/// A director with a clock that tests move, and connections that report their progress in time.
 #[derive(Clone)]
 pub(crate) struct Rig(Rc<RefCell<Inner>>);
 
@@ -40,7 +40,7 @@ impl Rig {
         })))
     }
 
-    /// A director for links by these names.
+    /// Creates a director with links of these names.
     pub(crate) fn with_links(policy: ConnectionPolicy, names: &[&str]) -> Self {
         let rig = Self::new(policy, Vec::new());
         rig.set_links(names);
@@ -62,7 +62,7 @@ impl Rig {
         act(&mut inner.director, now)
     }
 
-    /// Tells the progress of all connections first.
+    /// Reports the progress of all connections first.
     fn telling<R>(&self, act: impl FnOnce(&mut Director, Instant) -> R) -> R {
         let mut inner = self.0.borrow_mut();
         let now = inner.now;

@@ -1,4 +1,4 @@
-//! Directories and symbolic links: what is offered is all there is.
+//! Directories and symbolic links: they consist of the offer alone.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         claim: Claim,
     ) -> Result<Received, ReceiveError> {
         let (inbox, about) = (Arc::clone(self.inbox), offer.clone());
-        // The claim goes along: it must outlive the work even where this future is dropped.
+        // The claim moves along: it must outlive the work even if this future is dropped.
         let work = move || {
             let _claim = claim;
             make(&inbox, &about)
@@ -29,7 +29,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
     }
 }
 
-/// Returns whether it was there before.
+/// Makes the entry; returns whether it existed before.
 fn make(inbox: &Inbox, offer: &Offer) -> Result<bool, ReceiveError> {
     let Kind::Link(target) = &offer.kind else {
         return inbox.make_directory(offer);

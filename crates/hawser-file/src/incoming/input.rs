@@ -1,8 +1,8 @@
-//! What a program writes at the sender: nobody knows how much it is until it ends.
+//! Output of a program at the sender: its length is unknown until it ends.
 //!
-//! The data goes to its place as it comes, the checksum at its end included, which is cut off once
-//! the end of the stream tells where that is. Nothing can be asked for again, so there is no
-//! journal, and nothing is kept of an input that was cut.
+//! Data is written to its place on arrival, including the checksum at its end. The checksum is cut
+//! off once the end of the stream shows where it is. No data can be requested again, so there is no
+//! journal, and an interrupted input is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         let (size, hash) = match self.fill(unfinished).await {
             Ok(filled) => filled,
             Err(error) => {
-                // The sender hears of it when nothing is left.
+                // The sender gets the error after the leftovers are removed.
                 let _ = is_gone.await;
                 return Err(error);
             }
@@ -74,7 +74,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         Ok(self.received(&whole, false, hash))
     }
 
-    /// Asks for the data, stores it, and gives it its name; returns its size.
+    /// Requests the data, stores it, and gives it its name; returns its size.
     async fn fill(&mut self, unfinished: Unfinished) -> Result<(u64, FileHash), ReceiveError> {
         self.send(&Answer::Want(Vec::new())).await?;
         let (unfinished, length) = self.store(unfinished).await?;
@@ -83,7 +83,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         Ok((size, finish(unfinished, size).await?))
     }
 
-    /// Stores what comes up to the end of the stream; returns how much that is.
+    /// Stores data up to the end of the stream; returns its length.
     async fn store(
         &mut self,
         mut unfinished: Unfinished,
@@ -92,7 +92,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         let most = limit.as_u64().saturating_add(trailer_bytes() as u64);
         let mut arrived = RangeSet::new();
         while let Some((offset, mut chunk)) = self.next_chunk_or_end(None).await? {
-            // What overlaps the offer came before.
+            // Bytes that overlap the offer were read before.
             let before = self.at.saturating_sub(offset).min(chunk.len() as u64);
             chunk.advance(before as usize);
             if chunk.is_empty() {
@@ -131,7 +131,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
     }
 }
 
-/// Compares the data with its checksum, and gives it its name.
+/// Compares the data with its checksum, and gives the file its name.
 async fn finish(unfinished: Unfinished, size: u64) -> Result<FileHash, ReceiveError> {
     let grid = BlockGrid::for_size(size);
     let cut = blocking(move || {
@@ -152,18 +152,18 @@ async fn finish(unfinished: Unfinished, size: u64) -> Result<FileHash, ReceiveEr
     }
 }
 
-/// An input on disk, which is removed unless it becomes complete.
+/// An input on disk, which is removed unless it gets complete.
 struct Unfinished {
     part: Part,
-    /// Up to here its room on the disk is taken.
+    /// Disk space is allocated up to this offset.
     taken: u64,
-    /// Always there, until this is dropped.
+    /// `Some` until this value is dropped.
     leftover: Option<Leftover>,
 }
 
 impl Unfinished {
-    /// Takes the room up to the end of the bytes first, holes included: a peer that sends a piece
-    /// far ahead needs as much of the disk as if it had sent all before it.
+    /// Writes bytes. Allocates the space up to their end first, holes included: a peer that sends a
+    /// piece far ahead uses as much of the disk as if it had sent all bytes before it.
     fn write(mut self, at: u64, bytes: &Bytes) -> Result<Self, ReceiveError> {
         let end = at.saturating_add(bytes.len() as u64);
         if end > self.taken {
@@ -177,7 +177,7 @@ impl Unfinished {
         Ok(self)
     }
 
-    /// Takes the checksum off the end.
+    /// Removes the checksum from the end.
     fn end_at(mut self, size: u64) -> Result<(Self, FileHash), ReceiveError> {
         let mut trailer = vec![0; trailer_bytes()];
         std::os::unix::fs::FileExt::read_exact_at(self.part.file(), &mut trailer, size)
@@ -204,7 +204,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         // Removing a large file takes time, and this may be a thread of the runtime. A runtime that
-        // ends drops the work, and the leftover with it.
+        // ends drops the task, which removes the leftover, too.
         if let Some(leftover) = self.leftover.take_if(|it| !it.is_complete)
             && let Ok(runtime) = Handle::try_current()
         {
@@ -213,13 +213,13 @@ impl Drop for Unfinished {
     }
 }
 
-/// What an unfinished input has on the disk; dropping it removes that, unless it is complete.
+/// Files of an unfinished input. Dropping this removes them, unless it is complete.
 struct Leftover {
     remains: Remains,
     is_complete: bool,
-    /// No other transfer may begin under that name before it is removed.
+    /// No other transfer may begin under that name before the files are removed.
     _claim: Claim,
-    /// Dropped last, to tell that it is removed.
+    /// Dropped last, to signal the removal.
     _gone: oneshot::Sender<()>,
 }
 
@@ -228,18 +228,18 @@ impl Drop for Leftover {
         if !self.is_complete
             && let Err(error) = self.remains.remove()
         {
-            tracing::debug!(%error, "an unfinished input stays behind");
+            tracing::debug!(%error, "cannot remove an unfinished input");
         }
     }
 }
 
-/// Length of the checksum at the end: that of a file of one block.
+/// Length of the checksum at the end, the same as for a file of one block.
 fn trailer_bytes() -> usize {
     Trailer::length(BlockGrid::for_size(0))
 }
 
-/// How long nothing may come: programs may compute for long before they write more. A session that
-/// was lost ends the stream much earlier.
+/// How long the sender may be silent: programs may compute for long before they write more. A lost
+/// session ends the stream much earlier.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-/// How much room on the disk is taken at once.
+/// Disk space that is allocated at once.
 const ROOM_STEP_BYTES: u64 = 16 << 20;

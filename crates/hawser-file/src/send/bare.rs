@@ -1,4 +1,4 @@
-//! Directories and symbolic links: what is offered is all there is.
+//! Directories and symbolic links: they consist of the offer alone.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 

@@ -1,4 +1,4 @@
-//! What a program writes, as a file whose size is known at its end only.
+//! Output of a program, as a file whose size is known only at its end.
 
 use std::io::{self, Read};
 use std::thread;
@@ -47,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Send> Outgoing<'_, S> {
                 early = self.answers.next() => return Err(out_of_turn(early)),
                 piece = pieces.recv() => piece,
             };
-            // A stream that is dropped without its end tells the receiver that this is not all.
+            // After an error the stream gets no end, so the receiver knows that data is missing.
             let Some(piece) = piece.transpose().map_err(SendError::Input)? else {
                 break;
             };
@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Send> Outgoing<'_, S> {
     }
 }
 
-/// Reads in a thread that nobody waits for: an input may be silent for ever.
+/// Reads in a thread that is never joined: an input may be silent for ever.
 fn read(mut input: impl Read + Send + 'static) -> io::Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
     let (pieces, read) = mpsc::channel(READ_AHEAD_PIECES);
     let work = move || {
@@ -101,7 +101,7 @@ fn read(mut input: impl Read + Send + 'static) -> io::Result<mpsc::Receiver<io::
     Ok(read)
 }
 
-/// The time of the file, which also tells this input from any other of the same name.
+/// Returns the time of the file, which also distinguishes this input from others of the same name.
 fn now() -> FileTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let since = since.unwrap_or_default();
@@ -111,7 +111,7 @@ fn now() -> FileTime {
     }
 }
 
-/// What a file is made with, before the receiver's umask.
+/// Permission bits of the file, before the receiver's umask.
 const INPUT_MODE: u32 = 0o666;
-/// How far the reading may be ahead of the stream: 4 MiB at most.
+/// Pieces that may be read ahead of the stream: 4 MiB at most.
 const READ_AHEAD_PIECES: usize = 16;

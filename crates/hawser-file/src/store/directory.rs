@@ -1,4 +1,4 @@
-//! An open directory, and what is done to the names in it.
+//! An open directory, and operations on the names in it.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -21,15 +21,15 @@ use crate::wire::{FileTime, Offer};
 
 /// A directory that files are received into: the receiver's own, or one below it.
 ///
-/// It is held open, and every name is looked up in it and nowhere else. So another directory, or a
-/// symbolic link, that takes its place meanwhile changes nothing.
+/// It is held open, and every name is looked up in it only. So another directory or a symbolic link
+/// that takes its place meanwhile has no effect.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
     handle: Arc<File>,
     /// For messages.
     path: PathBuf,
     umask: u32,
-    /// Bytes of the disk that stay free.
+    /// Bytes that must stay free on the disk.
     keep_free: u64,
 }
 
@@ -41,22 +41,22 @@ pub(crate) struct Entry {
     pub(crate) is_new: bool,
 }
 
-/// What is under a file's final name.
+/// The entry under a file's final name.
 pub(crate) enum Existing {
     /// Nothing.
     Nothing,
-    /// Something else: another size, other ends, or neither a regular file nor a directory.
+    /// A different entry: another size, other ends, or neither a regular file nor a directory.
     Different,
-    /// A directory. Nothing takes its place, even where files are replaced.
+    /// A directory. It is never replaced, even if files are.
     Directory,
-    /// A file that may well be the same; only its checksum can tell.
+    /// A file that is probably the same; only its checksum can tell.
     Alike(File),
 }
 
 impl Directory {
-    /// Takes an existing directory. Follows symbolic links: its path is the user's own.
+    /// Opens an existing directory. Follows symbolic links: the path is the user's own.
     ///
-    /// Nothing is made that leaves fewer than `keep_free` bytes of its disk.
+    /// No file is made that would leave fewer than `keep_free` bytes of its disk.
     pub(crate) fn open(path: &Path, keep_free: u64) -> Result<Self, StoreError> {
         let failed = |source| StoreError::new("open the directory", path.to_owned(), source);
         let path = fs::canonicalize(path).map_err(failed)?;
@@ -72,13 +72,13 @@ impl Directory {
         })
     }
 
-    /// Opens it anew by its path: it may have been replaced since.
+    /// Opens the directory again by its path: it may have been replaced meanwhile.
     pub(crate) fn again(&self) -> Result<Self, StoreError> {
         Self::open(&self.path, self.keep_free)
     }
 
-    /// Opens a directory in this one, which is made with these permission bits where it is
-    /// missing. Does not follow a symbolic link.
+    /// Opens a directory in this one; a missing one is made with these permission bits. Does not
+    /// follow a symbolic link.
     pub(crate) fn enter(&self, name: &FileName, mode: u32) -> Result<Entry, ReceiveError> {
         let mut is_new = false;
         let mut opened = self.open_folder(name);
@@ -120,13 +120,13 @@ impl Directory {
         openat(&self.handle, name.as_str(), flags, Mode::empty()).map(File::from)
     }
 
-    /// Path of a name in it, for people.
+    /// Path of a name in this directory, for messages.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Tells directories apart, those of one path included: device, number, and time of birth,
-    /// since a number may be used again.
+    /// Returns the identity of the directory, even if its path is reused: device, inode number, and
+    /// creation time, since an inode number may be reused.
     pub(crate) fn mark(&self) -> io::Result<(u64, u64, Option<SystemTime>)> {
         use std::os::unix::fs::MetadataExt;
 
@@ -134,28 +134,28 @@ impl Directory {
         Ok((metadata.dev(), metadata.ino(), metadata.created().ok()))
     }
 
-    /// Gives the directory its permission bits, with which its owner can always use it.
+    /// Sets the permission bits; the owner always keeps full access.
     pub(crate) fn set_mode(&self, mode: u32) -> Result<(), StoreError> {
         let failed = |error| StoreError::new("set the permissions of", self.path.clone(), error);
-        // What it inherited, such as the group of what is made in it, stays.
+        // Inherited bits stay, such as set-group-ID, which gives new files the directory's group.
         let inherited = self.handle.metadata().map_err(failed)?.permissions().mode() & 0o7000;
         let mode = inherited | self.allowed_mode(mode) | OWN_DIRECTORY_MODE;
         let permissions = Permissions::from_mode(mode);
         self.handle.set_permissions(permissions).map_err(failed)
     }
 
-    /// Gives the directory its time.
+    /// Sets the modification time.
     pub(crate) fn set_time(&self, time: FileTime) {
         set_time(&self.handle, time);
     }
 
-    /// The permission bits that something gets of those that its sender names: no set-user-ID,
-    /// set-group-ID or sticky bit.
+    /// Reduces the permission bits that a sender names: no set-user-ID, set-group-ID or sticky bit,
+    /// and the umask is applied.
     pub(crate) fn allowed_mode(&self, mode: u32) -> u32 {
         mode & 0o777 & !self.umask
     }
 
-    /// Looks at what has the final name already.
+    /// Examines the entry that has the final name already.
     pub(crate) fn existing(&self, offer: &Offer) -> Result<Existing, StoreError> {
         let name = offer.path.name().as_str();
         let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -171,7 +171,7 @@ impl Directory {
         if kind != FileType::RegularFile || u64::try_from(stat.st_size) != Ok(size) {
             return Ok(Existing::Different);
         }
-        // A file that cannot be read cannot be shown to be the same.
+        // A file that cannot be read counts as different.
         let alike = self
             .open_plainly(name, false)
             .ok()
@@ -179,10 +179,10 @@ impl Directory {
         Ok(alike.map_or(Existing::Different, Existing::Alike))
     }
 
-    /// Makes a symbolic link, in one step. `false`: there is the same one already.
+    /// Makes a symbolic link, atomically. `false`: the same link exists.
     ///
-    /// Where something else has its name: [`ReceiveError::Exists`], or it is replaced. A directory
-    /// never is: [`ReceiveError::IsADirectory`].
+    /// An entry with this name is replaced if `replace` is set; otherwise it is
+    /// [`ReceiveError::Exists`]. A directory is never replaced: [`ReceiveError::IsADirectory`].
     pub(crate) fn link(
         &self,
         offer: &Offer,
@@ -213,7 +213,7 @@ impl Directory {
         Ok(true)
     }
 
-    /// Makes a symbolic link beside what has its name, and puts it in that place.
+    /// Makes a symbolic link under a temporary name, and renames it over the existing entry.
     fn link_in_place(&self, name: &FileName, target: &str) -> Result<(), Errno> {
         let (here, draft) = (&self.handle, name.part());
         let remove = || unlinkat(here, &draft, AtFlags::empty());
@@ -232,16 +232,16 @@ impl Directory {
         Some(target.into_bytes())
     }
 
-    /// Removes what an earlier, unfinished transfer of this name left behind.
+    /// Removes the files of an earlier, unfinished transfer of this name.
     pub(crate) fn clean(&self, name: &FileName) {
         for leftover in [name.journal_draft(), name.journal(), name.part()] {
             if let Err(error) = self.remove(&leftover) {
-                tracing::debug!(leftover, %error, "an unfinished file stays behind");
+                tracing::debug!(leftover, %error, "cannot remove an unfinished file");
             }
         }
     }
 
-    /// Opens a regular file and nothing else: follows no link, waits for no pipe.
+    /// Opens a regular file and no other entry: follows no link, waits for no pipe.
     pub(super) fn open_plainly(&self, name: &str, write: bool) -> io::Result<File> {
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let file = self.open_at(name, access | OFlags::NONBLOCK)?;
@@ -251,14 +251,14 @@ impl Directory {
         Ok(file)
     }
 
-    /// Opens a file; one that is made is the user's alone.
+    /// Opens a file; a new file is accessible to the user alone.
     pub(super) fn open_at(&self, name: &str, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(openat(&self.handle, name, flags, mode)?.into())
     }
 
-    /// Removes a name that is no directory; tells whether it was there.
+    /// Removes a name that is no directory; returns whether it existed.
     pub(super) fn remove(&self, name: &str) -> io::Result<bool> {
         match unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -267,16 +267,17 @@ impl Directory {
         }
     }
 
-    /// Renames within this directory, in place of what has the new name.
+    /// Renames within this directory, replacing an entry of the new name.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.handle, from, &self.handle, to)?)
     }
 
-    /// Renames within this directory, unless something has the new name.
+    /// Renames within this directory, unless the new name exists.
     pub(super) fn rename_to_free(&self, from: &str, to: &str) -> io::Result<()> {
         let here = &self.handle;
         match renameat_with(here, from, here, to, RenameFlags::NOREPLACE) {
-            // File systems without that flag (NFS, some FUSE): a hard link refuses as well.
+            // File systems without that flag (NFS, some FUSE): a hard link replaces no file,
+            // either.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 linkat(here, from, here, to, AtFlags::empty())?;
                 self.remove(from).map(drop)
@@ -285,7 +286,7 @@ impl Directory {
         }
     }
 
-    /// Refuses to store `needed` bytes where that would touch the reserve.
+    /// Refuses to store `needed` bytes if that would use the reserve.
     pub(super) fn check_room(&self, needed: u64) -> Result<(), StoreError> {
         if needed <= self.available(&self.figures()?) {
             Ok(())
@@ -294,7 +295,7 @@ impl Directory {
         }
     }
 
-    /// The error of a disk that has no room for `needed` bytes, or whose quota has not.
+    /// Returns the error of a disk or quota without space for `needed` bytes.
     pub(super) fn full(&self, needed: u64) -> StoreError {
         let available = self.figures().map_or(0, |it| self.available(&it));
         StoreError::DiskFull {
@@ -304,9 +305,9 @@ impl Directory {
         }
     }
 
-    /// Bytes that may still be stored without touching the reserve.
+    /// Bytes that may still be stored without using the reserve.
     fn available(&self, figures: &StatVfs) -> u64 {
-        // Some file systems set no limit, and say 0.
+        // Some file systems have no limit, and report 0.
         if figures.f_blocks == 0 {
             return u64::MAX;
         }
@@ -314,12 +315,12 @@ impl Directory {
         free.saturating_sub(self.keep_free)
     }
 
-    /// Refuses to make a file, link or directory, however small, where that would touch the
-    /// reserve, or where the file system has few of them left.
+    /// Refuses to make a file, link or directory, however small, if that would use the reserve, or
+    /// if the file system has few free inodes left.
     pub(super) fn check_entry(&self) -> Result<(), StoreError> {
         self.check_room(ENTRY_BYTES)?;
         let figures = self.figures()?;
-        // Some file systems set no limit, and say 0.
+        // Some file systems have no limit, and report 0.
         let keep = KEEP_FREE_ENTRIES.min(figures.f_files / KEEP_FREE_SHARE);
         if figures.f_files > 0 && figures.f_favail <= keep {
             Err(StoreError::TooManyEntries {
@@ -355,14 +356,14 @@ impl Directory {
     }
 }
 
-/// Gives a file or directory its time. A time that the file system cannot hold is no failure.
+/// Sets the time of a file or directory. A time that the file system cannot store is no failure.
 pub(super) fn set_time(file: &File, time: FileTime) {
     if let Some(Err(error)) = time.as_system_time().map(|time| file.set_modified(time)) {
-        tracing::debug!(%error, "the time of the transfer stays");
+        tracing::debug!(%error, "cannot set the modification time");
     }
 }
 
-/// The process's umask. Asking for it by `umask(2)` would change it for a moment, for all threads.
+/// Reads the process's umask. `umask(2)` would change it for a moment, for all threads.
 fn own_umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -372,13 +373,13 @@ fn own_umask() -> u32 {
         .unwrap_or(DEFAULT_UMASK)
 }
 
-/// Where `/proc` is not there: what most systems have.
+/// Used without `/proc`: the umask of most systems.
 const DEFAULT_UMASK: u32 = 0o022;
-/// What the owner may do with every directory that is made here: else it could not be filled.
+/// Rights of the owner on every directory that is made here: otherwise it could not be filled.
 const OWN_DIRECTORY_MODE: u32 = 0o700;
-/// What a file, link or directory needs by itself: a block, as most file systems have it.
+/// Space of an empty file, link or directory: a block, as most file systems have it.
 const ENTRY_BYTES: u64 = 4096;
-/// Files that can still be made on the file system when no more are taken …
+/// Inodes that must stay free on the file system …
 const KEEP_FREE_ENTRIES: u64 = 1000;
-/// … or this part of all that it can have, where that is less.
+/// … or this fraction (1/16) of all its inodes, if that is less.
 const KEEP_FREE_SHARE: u64 = 16;

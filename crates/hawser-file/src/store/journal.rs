@@ -1,4 +1,4 @@
-//! The journal beside an unfinished file: which bytes of it are safely on disk.
+//! The journal beside an unfinished file: the ranges that are safely on disk.
 
 use std::io::{self, Read, Write};
 
@@ -9,10 +9,10 @@ use super::directory::Directory;
 use crate::byte_range::ByteRange;
 use crate::wire::Identity;
 
-/// Where the journal of one file lives.
+/// The journal file of one unfinished file.
 ///
-/// A journal is never changed in place. The next one is written whole beside it and then takes its
-/// name, so that a crash at any moment leaves the old one or the new one.
+/// A journal is never changed in place. The next one is written completely beside it and then
+/// renamed over it, so that a crash at any moment leaves the old one or the new one.
 #[derive(Clone, Debug)]
 pub(crate) struct JournalFile {
     pub(super) directory: Directory,
@@ -21,9 +21,9 @@ pub(crate) struct JournalFile {
 }
 
 impl JournalFile {
-    /// The ranges that a journal for this very file claims; empty where there is no such journal.
+    /// Returns the ranges in the journal of this very file; empty if there is no such journal.
     ///
-    /// A torn, foreign or unreadable journal claims nothing: those bytes are simply sent again.
+    /// A torn, foreign or unreadable journal counts as empty: those bytes are simply sent again.
     pub(super) fn load(&self, identity: Identity, size: u64) -> RangeSet {
         match self.read_limited() {
             Ok(bytes) => decode(&bytes, identity, size).unwrap_or_default(),
@@ -31,7 +31,7 @@ impl JournalFile {
         }
     }
 
-    /// Writes the journal, durably. The bytes it claims must be on disk before.
+    /// Writes the journal, durably. The bytes that it records must be on disk before.
     pub(super) fn save(&self, identity: Identity, ranges: &RangeSet) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         let mut draft = self.directory.open_at(&self.draft, flags)?;
@@ -40,14 +40,13 @@ impl JournalFile {
         self.directory.rename(&self.draft, &self.name)
     }
 
-    /// Removes the journal and what a crash may have left of the next one; tells whether one was
-    /// there.
+    /// Removes the journal and the draft that a crash may have left; returns whether one existed.
     pub(super) fn remove(&self) -> io::Result<bool> {
         let draft = self.directory.remove(&self.draft)?;
         Ok(self.directory.remove(&self.name)? || draft)
     }
 
-    /// Reads a file that must not be larger than a journal can be.
+    /// Reads the file, at most to the maximum size of a journal.
     fn read_limited(&self) -> io::Result<Vec<u8>> {
         let file = self.directory.open_plainly(&self.name, false)?;
         let mut bytes = Vec::new();
@@ -56,7 +55,7 @@ impl JournalFile {
     }
 }
 
-/// A journal as bytes: magic, version, identity of the file, ranges, and a hash of all that.
+/// Encodes a journal: magic, version, identity of the file, ranges, and a hash of all of these.
 pub(crate) fn encode(identity: Identity, ranges: &RangeSet) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FIXED_BYTES + RANGE_BYTES * ranges.range_count());
     bytes.extend_from_slice(&MAGIC);
@@ -72,7 +71,7 @@ pub(crate) fn encode(identity: Identity, ranges: &RangeSet) -> Vec<u8> {
     bytes
 }
 
-/// The ranges of a journal; `None` where it is torn, of another file, or claims the impossible.
+/// Decodes a journal; `None` if it is torn, of another file, or has impossible ranges.
 pub(crate) fn decode(bytes: &[u8], identity: Identity, size: u64) -> Option<RangeSet> {
     let (body, hash) = bytes.split_last_chunk::<HASH_BYTES>()?;
     if blake3::hash(body) != *hash {
@@ -103,7 +102,7 @@ const VERSION: u32 = 1;
 const HASH_BYTES: usize = 32;
 const RANGE_BYTES: usize = 16;
 const FIXED_BYTES: usize = 4 + 4 + 32 + 8 + HASH_BYTES;
-/// More than any journal has; a longer file is cut there and found to be torn.
+/// More than any journal has; a longer file is truncated and then fails its hash.
 const MAX_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]

@@ -18,22 +18,22 @@ use crate::entry_path::EntryPath;
 use crate::error::{ReceiveError, StoreError, is_full};
 use crate::wire::{FileTime, Identity, Offer};
 
-/// How unfinished files are kept.
+/// Options for unfinished files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartOptions {
-    /// True if the disk's space is taken before the first byte comes.
+    /// True if disk space is allocated before the first byte arrives.
     pub(crate) preallocate: bool,
     /// True if a different file under the final name is replaced.
     pub(crate) replace: bool,
 }
 
-/// An unfinished file, its journal, and which of its bytes are there.
+/// An unfinished file, its journal, and the ranges that are stored.
 ///
 /// Holds a lock on the file, so that no other process writes to it.
 #[derive(Debug)]
 pub(crate) struct Part {
     directory: Directory,
-    /// Where it goes in the end; its folders are those of `directory`.
+    /// The final path; its folders are those of `directory`.
     place: EntryPath,
     name: String,
     /// For messages.
@@ -49,7 +49,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Goes on with what an earlier transfer of the same file left, or begins.
+    /// Continues an earlier transfer of the same file, or begins.
     pub(crate) fn open(
         directory: &Directory,
         offer: &Offer,
@@ -85,7 +85,7 @@ impl Part {
             None => {
                 space.check(0)?;
                 directory.check_entry()?;
-                // The journal goes first, durably: it must never speak of another file's bytes.
+                // First the journal is removed, durably: it must not describe another file.
                 begin(directory, &name, &journal, &offer.path)?
             }
         };
@@ -111,7 +111,7 @@ impl Part {
         })
     }
 
-    /// The bytes that are there.
+    /// The ranges that are stored.
     pub(crate) fn held(&self) -> &RangeSet {
         &self.held
     }
@@ -126,7 +126,7 @@ impl Part {
         &self.file
     }
 
-    /// Puts bytes in their place; returns how many were not there before.
+    /// Writes bytes at their place; returns how many were not stored before.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
         let Some(range) = ByteRange::with_length(offset, bytes.len() as u64) else {
             return Ok(0);
@@ -137,12 +137,12 @@ impl Part {
         Ok(self.held.insert(range.into()))
     }
 
-    /// Gives up bytes that turned out to be wrong.
+    /// Removes wrong bytes from the stored ranges.
     pub(crate) fn forget(&mut self, range: ByteRange) {
         self.held.remove(range.into());
     }
 
-    /// What has to be done to make the present state durable; may run on another thread.
+    /// Returns the work that makes the present state durable; it may run on another thread.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             file: Arc::clone(&self.file),
@@ -153,7 +153,7 @@ impl Part {
         }
     }
 
-    /// A failure of the file as an error with figures.
+    /// Converts a failure of the file into an error; a full disk is reported with its free space.
     pub(crate) fn failed(&self, action: &'static str, error: io::Error) -> StoreError {
         if !is_full(&error) {
             return StoreError::new(action, self.path.clone(), error);
@@ -162,7 +162,7 @@ impl Part {
         self.directory.full(missing)
     }
 
-    /// Ends the file at `size`, for one whose size was not known before.
+    /// Truncates the file to `size`, if its size was not known before.
     pub(crate) fn cut(&mut self, size: u64) -> Result<(), StoreError> {
         let cut = self.file.set_len(size);
         cut.map_err(|error| self.failed("cut", error))?;
@@ -170,8 +170,8 @@ impl Part {
         Ok(())
     }
 
-    /// Takes the room of the bytes from `from` to `end`, for a file whose size is not known, so
-    /// that all that are being received see it taken.
+    /// Allocates the space from `from` to `end`, for a file of unknown size, so that all transfers
+    /// see that the space is used.
     pub(crate) fn take_room(&self, from: u64, end: u64) -> Result<(), StoreError> {
         let needed = end.saturating_sub(from);
         self.directory.check_room(needed)?;
@@ -179,14 +179,14 @@ impl Part {
             return Ok(());
         }
         match allocate(&self.file, FallocateFlags::KEEP_SIZE, from, needed) {
-            // A file system that cannot: the bytes take their room as they come.
+            // The file system cannot allocate: the bytes use space as they arrive.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) if is_full(&errno.into()) => Err(self.directory.full(needed)),
             Err(errno) => Err(self.failed("allocate", errno.into())),
         }
     }
 
-    /// What it is on the disk, for removing that elsewhere.
+    /// Returns the file's names on the disk, for removal elsewhere.
     pub(crate) fn remains(&self) -> Remains {
         Remains {
             directory: self.directory.clone(),
@@ -201,7 +201,7 @@ impl Part {
         self.remains().remove()
     }
 
-    /// Gives the complete file its time, its permission bits and its name, durably.
+    /// Sets time, permission bits and name of the complete file, durably.
     pub(crate) fn commit(&self) -> Result<(), ReceiveError> {
         set_time(&self.file, self.modified);
         self.file
@@ -211,13 +211,13 @@ impl Part {
             .sync_all()
             .map_err(|error| self.failed("sync", error))?;
         if let Err(error) = self.rename() {
-            // It stays unfinished: the next attempt must be able to open it.
+            // The file stays unfinished: the next attempt must be able to open it.
             let _ = self.file.set_permissions(Permissions::from_mode(0o600));
             return Err(error);
         }
         self.directory.sync()?;
         if let Err(error) = self.journal.remove() {
-            tracing::debug!(%error, "the journal of a complete file stays behind");
+            tracing::debug!(%error, "cannot remove the journal of a complete file");
         }
         Ok(())
     }
@@ -247,7 +247,7 @@ pub(crate) struct Remains {
     directory: Directory,
     name: String,
     journal: JournalFile,
-    /// The disk's room comes back, which takes time, when the last of these is closed.
+    /// Disk space is freed, which takes time, when the last of these handles is closed.
     _file: Arc<File>,
 }
 
@@ -262,7 +262,7 @@ impl Remains {
     }
 }
 
-/// Everything that makes one state of an unfinished file durable.
+/// Data to make one state of an unfinished file durable.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     file: Arc<File>,
@@ -273,22 +273,22 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// First the bytes, then the journal that claims them.
+    /// Syncs first the bytes, then the journal that records them.
     ///
-    /// A journal that cannot be written, on a disk that others have filled, costs only bytes to
-    /// send again after a cut; it is no reason to end a transfer whose own room is taken already.
+    /// A journal that cannot be written, on a full disk, only costs bytes to send again after an
+    /// interruption. It does not end a transfer whose own space is allocated.
     pub(crate) fn run(&self) -> io::Result<()> {
         self.file.sync_data()?;
         let (path, bytes) = (self.path.display(), self.held.total());
         match self.journal.save(self.identity, &self.held) {
             Ok(()) => tracing::trace!(%path, bytes, "checkpoint"),
-            Err(error) => tracing::warn!(%path, %error, "the journal cannot be written"),
+            Err(error) => tracing::warn!(%path, %error, "cannot write the journal"),
         }
         Ok(())
     }
 }
 
-/// The room that a file takes on the disk.
+/// The disk space of a file.
 struct Space<'a> {
     directory: &'a Directory,
     options: PartOptions,
@@ -297,13 +297,13 @@ struct Space<'a> {
 }
 
 impl Space<'_> {
-    /// Refuses a file that does not fit beside what it has already.
+    /// Refuses a file that does not fit; `taken` bytes are already allocated to it.
     fn check(&self, taken: u64) -> Result<(), StoreError> {
         let needed = self.size.saturating_sub(taken);
         self.directory.check_room(needed)
     }
 
-    /// Gives the file its full length, and where possible the blocks behind it.
+    /// Gives the file its full length, and allocates its blocks where possible.
     fn take(&self, file: &File) -> Result<(), StoreError> {
         let failed = |error| StoreError::new("allocate", self.path.clone(), error);
         let metadata = file.metadata().map_err(failed)?;
@@ -311,7 +311,7 @@ impl Space<'_> {
         if self.options.preallocate && self.size > 0 {
             match allocate(file, FallocateFlags::empty(), 0, self.size) {
                 Ok(()) => return Ok(()),
-                // A file system that cannot: the bytes take their room as they come.
+                // The file system cannot allocate: the bytes use space as they arrive.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(errno) if is_full(&errno.into()) => {
                     return Err(self.directory.full(self.size));
@@ -332,7 +332,7 @@ fn allocate(file: &File, flags: FallocateFlags, from: u64, length: u64) -> Resul
     }
 }
 
-/// Creates an empty part; whatever has its name is removed, and before that, durably, the journal.
+/// Creates an empty part. Removes a file of that name, and before that, durably, the journal.
 fn begin(
     directory: &Directory,
     name: &str,
@@ -365,10 +365,10 @@ fn begin(
 fn lock(file: &File, place: &EntryPath) -> Result<(), ReceiveError> {
     for _ in 0..LOCK_TRIES {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            // A program that is just being started has copies of all descriptors for a moment, one
-            // of a file among them that was closed meanwhile.
+            // A program that is just being started has copies of all descriptors for a moment, also
+            // of a file that was closed meanwhile.
             Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
-            // A file system without locks is no reason to receive nothing.
+            // A file system without locks must not prevent transfers.
             _ => return Ok(()),
         }
     }
@@ -377,12 +377,12 @@ fn lock(file: &File, place: &EntryPath) -> Result<(), ReceiveError> {
     })
 }
 
-/// What the owner may do with every file that is made here: else the same file that is sent again
-/// could not be compared with it.
+/// Rights of the owner on every file that is made here: otherwise the same file, sent again, could
+/// not be compared with it.
 const OWN_FILE_MODE: u32 = 0o400;
-/// Tries of a lock that somebody has.
+/// Number of attempts to get a lock that is taken.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// The unit of `st_blocks`, whatever the file system's own block is.
+/// The unit of `st_blocks`, independent of the file system's block size.
 const STAT_BLOCK_BYTES: u64 = 512;

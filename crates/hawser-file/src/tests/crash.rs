@@ -1,4 +1,4 @@
-//! What a killed receiver leaves behind, and what becomes of it.
+//! Leftovers of a killed receiver, and their use.
 
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ const JOURNAL: &str = ".data.hawser-journal";
 const DRAFT: &str = ".data.hawser-journal-new";
 const OFFER: u64 = 66 + 4;
 
-/// A transfer of 6 MiB of which the first four arrived.
+/// Interrupts a transfer of 6 MiB after the first four.
 async fn interrupted() -> (Place, PathBuf) {
     let place = Place::new();
     let path = place.file("data", &content(6 * MIB));
@@ -30,7 +30,7 @@ async fn interrupted() -> (Place, PathBuf) {
     (place, path)
 }
 
-/// Sends again; returns how many bytes that took.
+/// Sends again; returns how many bytes were transferred.
 async fn send_again(place: &Place, path: &Path) -> usize {
     let (sent, _) = both(transfer(path, &place.receiver(), LinkOptions::default()).await);
     let expected = fs::read(path).expect("there");
@@ -102,7 +102,7 @@ async fn a_crash_between_the_final_name_and_the_journals_end_is_cleaned_up() {
 const SOCKET: &str = "HAWSER_TEST_SOCKET";
 const TARGET: &str = "HAWSER_TEST_TARGET";
 
-/// Not a test by itself: the receiver that the next test kills.
+/// Not a test by itself: the receiver process that the next test kills.
 #[tokio::test]
 async fn receiver_to_be_killed() {
     let (Some(socket), Some(target)) = (std::env::var_os(SOCKET), std::env::var_os(TARGET)) else {
@@ -141,7 +141,7 @@ async fn after_a_kill_the_journal_claims_only_bytes_that_are_there() {
     let journal = place.received(JOURNAL);
     let kill = async {
         let deadline = Instant::now() + Duration::from_secs(60);
-        // The third state of the journal, so that one was replaced while bytes kept coming.
+        // Waits for the third journal, so that one was replaced during the transfer.
         let mut seen = Vec::new();
         while seen.len() < 3 {
             assert!(Instant::now() < deadline, "no journal appeared");

@@ -1,4 +1,4 @@
-//! Disks that are full or may not be written, in a mount namespace of a process of their own.
+//! Full and read-only disks, in a mount namespace of a process of their own.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
@@ -8,8 +8,8 @@ use crate::{EntryPath, Refusal, StoreError, Tree, send_entry, send_input};
 
 const ROOM: &str = "HAWSER_TEST_ROOM";
 
-/// Runs this same test again in a process that `script` prepares; `None` inside of it, where the
-/// prepared directory is returned instead.
+/// Runs this same test again in a process that `script` prepares. Inside of it, returns the
+/// prepared directory; otherwise `None`.
 fn in_other_process(test: &str, needs_mount: bool, script: &str) -> Option<PathBuf> {
     if let Some(room) = std::env::var_os(ROOM) {
         return Some(room.into());
@@ -73,7 +73,7 @@ fn a_file_that_does_not_fit_is_refused_before_it_is_begun() {
                 if detail.contains("full")
         ));
         assert!(names_in(&room).is_empty());
-        // The reserve counts as taken.
+        // The reserve counts as used.
         let path = place.file("small", &content(2 * MIB));
         let careful = ReceiveOptions {
             keep_free: ByteCount::from(3 * MIB),
@@ -113,7 +113,7 @@ fn a_disk_that_fills_up_under_way_keeps_the_rest_for_later() {
             hook: Some((
                 2 * MIB as u64,
                 Box::new(move || {
-                    // As much as there is: the error of the last byte is what is wanted.
+                    // Fills the disk: the error at the last byte is expected.
                     let _ = fs::write(hog, vec![0; 8 * MIB]);
                 }),
             )),
@@ -164,7 +164,7 @@ fn the_reserve_is_kept_from_empty_files_directories_and_links_too() {
             keep_free: ByteCount::from(8 * MIB),
             ..options()
         };
-        // The folder is there, so that it is each thing itself that is refused.
+        // The folder exists, so each entry itself is refused.
         fs::create_dir(room.join("tree")).expect("writable");
         let receiver = Receiver::new(&room, careful).expect("the directory is there");
         for entry in tree
@@ -226,7 +226,7 @@ fn inputs_take_their_room_as_they_grow() {
             while fs::metadata(room.join(".one.hawser-part")).map_or(0, |it| it.blocks()) == 0 {
                 tokio::task::yield_now().await;
             }
-            // 16 MiB of 40 are taken by the first, and 24 are left.
+            // The first input uses 16 of 40 MiB; 24 are left.
             let input = std::io::Cursor::new(content(25 * MIB));
             let outcome = tokio::join!(
                 send_input(second.sender, || input, &name_of_two, &NoProgress),
@@ -247,7 +247,7 @@ fn inputs_take_their_room_as_they_grow() {
     });
 }
 
-/// Gives what it is sent, to the end of the channel.
+/// Returns the bytes of a channel, to its end.
 struct Waiting(std::sync::mpsc::Receiver<Vec<u8>>);
 
 impl std::io::Read for Waiting {
@@ -297,7 +297,7 @@ fn a_resource_limit_on_file_size_is_said_so() {
         return;
     };
     on_runtime(async {
-        // A file above the limit that nobody has to write first: this very program.
+        // A file above the limit that need not be written first: this very program.
         let large = std::env::current_exe().expect("known on Linux");
         let receiver = Receiver::new(&room, options()).expect("the directory is there");
         let (sent, received) = transfer(&large, &receiver, LinkOptions::default()).await;

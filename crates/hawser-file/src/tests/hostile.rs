@@ -91,7 +91,7 @@ async fn names_from_the_network_cannot_leave_the_directory() {
         ("", NameError::Empty),
         (".x.hawser-journal", NameError::Reserved),
     ] {
-        // Past the sender's own check: the bytes of an offer with this name.
+        // Bypasses the sender's own check: the bytes of an offer with this name.
         let mut bytes = offer(0).encode();
         bytes.truncate(bytes.len() - 6);
         bytes.extend_from_slice(&(name.len() as u16).to_be_bytes());
@@ -221,7 +221,7 @@ async fn data_that_never_matches_its_checksum_leaves_nothing() {
     assert!(place.names().is_empty());
 }
 
-/// Reads one answer byte by byte, so that nothing of the next is taken.
+/// Reads one answer byte by byte, so that no byte of the next one is consumed.
 async fn read_answer(stream: &mut DuplexStream, size: u64) -> io::Result<Option<Answer>> {
     let mut bytes = Vec::new();
     loop {
@@ -233,7 +233,7 @@ async fn read_answer(stream: &mut DuplexStream, size: u64) -> io::Result<Option<
     }
 }
 
-/// Sends a file to a receiver that says these things as soon as it has the offer.
+/// Sends a file to a receiver that sends these answers as soon as it has the offer.
 async fn send_to(answers: Vec<u8>) -> Result<Sent, SendError> {
     let place = Place::new();
     let path = place.file("data", &content(3 * MIB));
@@ -247,7 +247,7 @@ async fn send_to(answers: Vec<u8>) -> Result<Sent, SendError> {
         let _ = tokio::io::copy(&mut reader, &mut sink()).await;
     };
     let send = async {
-        // The stream is dropped with the future, so that the peer ends too.
+        // The stream is dropped with the future, so that the peer ends, too.
         let stream = ours;
         send_file(stream, &path, &options, &NoProgress).await
     };

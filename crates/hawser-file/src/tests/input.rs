@@ -1,4 +1,4 @@
-//! What a program writes, of unknown length.
+//! Output of a program, of unknown length.
 
 use std::collections::VecDeque;
 use std::io::{self, Cursor, Read};
@@ -23,7 +23,7 @@ async fn send(
     let path = EntryPath::new("folder/dump").expect("a good path");
     tokio::join!(
         async {
-            // The stream is dropped with the future, so that the receiver hears of a failure.
+            // The stream is dropped with the future, so that the receiver notices a failure.
             let sender = sender;
             send_input(sender, || input, &path, &NoProgress).await
         },
@@ -74,7 +74,7 @@ async fn nothing_is_kept_of_an_input_that_was_cut_or_damaged() {
     }
 }
 
-/// Gives some bytes, then fails.
+/// Returns some bytes, then fails.
 struct Failing(usize);
 
 impl Read for Failing {
@@ -170,7 +170,7 @@ async fn chunks_of_an_input_at_hostile_offsets_are_refused() {
     };
     let far = receive(vec![(u64::MAX - 5, vec![0; 9])]).await;
     assert!(matches!(far, Err(ReceiveError::TooLarge { .. })), "{far:?}");
-    // Only the hole would fit on the disk, not what it stands for.
+    // The sparse file would fit on the disk, but not a file of its full length.
     let sparse = receive(vec![(origin, vec![0; 9]), (origin + (1 << 55), vec![0; 9])]).await;
     assert!(
         matches!(

@@ -1,4 +1,4 @@
-//! A stream in memory that shuffles, repeats, damages and cuts, the same way for the same seed.
+//! A stream in memory that shuffles, repeats, damages and cuts, reproducibly for a seed.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -15,22 +15,22 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, dupl
 
 use crate::UnorderedRead;
 
-/// What the way from the sender to the receiver does to the bytes.
+/// Treatment of the bytes from the sender to the receiver.
 pub(super) struct LinkOptions {
     pub(super) seed: u64,
     /// The longest chunk.
     pub(super) chunk: usize,
     /// How many chunks wait to be shuffled.
     pub(super) window: usize,
-    /// How many chunks in a hundred come again.
+    /// Percentage of repeated chunks.
     pub(super) repeated: u32,
     /// The stream breaks after this many bytes from the sender; all of them arrive.
     pub(super) cut: Option<u64>,
-    /// Nothing more gets through after this many bytes, and nobody is told.
+    /// After this many bytes the link stalls silently.
     pub(super) stall: Option<u64>,
     /// The byte at this offset arrives changed.
     pub(super) damage: Option<u64>,
-    /// Called when the receiver has dealt with what comes before this offset, and waits for more.
+    /// Called when the receiver has processed all bytes before this offset, and waits for more.
     pub(super) starved: Option<(u64, Box<dyn FnOnce() + Send>)>,
     /// Called when the sender has passed this offset.
     pub(super) hook: Option<(u64, Box<dyn FnOnce() + Send>)>,
@@ -249,7 +249,7 @@ impl UnorderedRead for Shuffled {
 }
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// How many chunks may come again.
+/// How many chunks may be repeated.
 const REMEMBERED: usize = 64;
 
 /// An ordered stream, such as one TCP connection, seen as an unordered one.

@@ -125,7 +125,7 @@ async fn a_dropped_transfer_keeps_what_arrived() {
         _ = transfer(&path, &receiver, link) => panic!("it stalls"),
         _ = halfway => {}
     }
-    // The same receiver: the thread of the dropped transfer has to let go of the file first.
+    // The same receiver: the thread of the dropped transfer must release the file first.
     let (sent, _) = both(transfer(&path, &receiver, LinkOptions::default()).await);
     assert!(sent.transferred < ByteCount::from(4 * MIB));
     assert!(sent.transferred >= ByteCount::from(2 * MIB));
@@ -166,7 +166,7 @@ async fn a_new_attempt_takes_over_from_one_that_hangs() {
 }
 
 #[tokio::test]
-async fn another_file_of_a_name_under_way_is_refused() {
+async fn another_file_of_a_name_in_transfer_is_refused() {
     let place = Place::new();
     let path = place.file("data", &content(4 * MIB));
     let other = Place::new();
@@ -227,7 +227,7 @@ async fn no_more_files_at_once_than_allowed() {
 async fn a_silent_sender_is_given_up_and_its_bytes_kept() {
     let place = Place::new();
     let path = place.file("data", &content(2 * MIB));
-    // It does not pass by itself, however busy the machine is.
+    // Never reached in real time, however busy the machine is.
     let idle_timeout = Duration::from_secs(1000);
     let receiver = place.receiver_with(ReceiveOptions {
         idle_timeout,

@@ -147,7 +147,7 @@ async fn a_file_that_gets_the_name_meanwhile_is_not_overwritten() {
         })
     ));
     assert_eq!(fs::read(place.received("data")).expect("there"), b"quick");
-    // With the intruder gone, nothing of the data has to come again.
+    // With the other file gone, no data has to be sent again.
     fs::remove_file(place.received("data")).expect("removable");
     let (sent, _) = both(transfer(&path, &place.receiver(), LinkOptions::default()).await);
     assert_eq!(sent.transferred, ByteCount::ZERO);
@@ -186,7 +186,7 @@ async fn a_file_that_changes_while_being_sent_is_noticed_at_both_ends() {
         },
     ];
     for change in changes {
-        // Once with much still to be read, once when the reading has gone ahead to the end.
+        // Once with much still to be read, once when the file was already read to its end.
         for length in [20 * MIB, 2 * MIB] {
             let place = Place::new();
             let path = place.file("data", &content(length));
@@ -202,7 +202,7 @@ async fn a_file_that_changes_while_being_sent_is_noticed_at_both_ends() {
                 Err(ReceiveError::SourceChanged | ReceiveError::CutShort)
             ));
             assert!(!place.received("data").exists());
-            // And the new state of it arrives whole.
+            // The new state of the file arrives completely.
             both(transfer(&path, &place.receiver(), LinkOptions::default()).await);
             assert_eq!(
                 fs::read(place.received("data")).expect("there"),
@@ -238,7 +238,7 @@ async fn only_regular_files_with_usable_names_are_sent() {
     assert!(place.names().is_empty());
 }
 
-/// Remembers everything it is told.
+/// Records all reports.
 #[derive(Default)]
 struct Log {
     begun: Mutex<Vec<(String, Option<ByteCount>)>>,

@@ -1,4 +1,4 @@
-//! Directories, what is in them, and senders that try to leave the receiver's one.
+//! Directories, their contents, and senders that try to leave the receiver's directory.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -30,7 +30,7 @@ fn entry_path(path: &str) -> EntryPath {
     EntryPath::new(path).expect("a good path")
 }
 
-/// Sends every entry over a stream of its own; the directories once more at the end.
+/// Sends every entry over a stream of its own; at the end all directories again.
 async fn send_tree(tree: &Tree, receiver: &Receiver) -> Vec<Outcome> {
     let directories = tree.entries.iter();
     let directories = directories.filter(|it| it.kind == EntryKind::Directory);
@@ -69,7 +69,7 @@ async fn a_tree_arrives_with_modes_times_links_and_empty_directories() {
     let program = place.file("open/program", &content(MIB + 5));
     symlink("../open/program", place.source.path().join("private/link")).expect("linkable");
     set_mode(&secret, 0o600);
-    // The bits that change whose rights a program has stay behind.
+    // The bits that change a program's rights are not transferred.
     set_mode(&program, 0o6755);
     for (folder, mode) in [("private", 0o700), ("empty", 0o555), ("open", 0o3750)] {
         set_mode(&place.source.path().join(folder), mode);
@@ -100,7 +100,7 @@ async fn a_tree_arrives_with_modes_times_links_and_empty_directories() {
         ("private/secret", 0o600),
         ("open", 0o750 & !umask | 0o700),
         ("open/program", 0o755 & !umask),
-        // Its owner can still put something into it.
+        // The owner can still add entries.
         ("empty", 0o555 & !umask | 0o700),
     ] {
         assert_eq!(mode(&at(name)), expected, "{name}");
@@ -114,7 +114,7 @@ async fn a_tree_arrives_with_modes_times_links_and_empty_directories() {
 }
 
 impl Place {
-    /// These permission bits, less the umask, as a new file has them.
+    /// Returns these permission bits minus the umask, as a new file has them.
     fn probe(&self, bits: u32) -> u32 {
         use std::os::unix::fs::OpenOptionsExt;
 
@@ -142,7 +142,7 @@ async fn the_same_tree_again_costs_no_data_and_what_is_new_arrives() {
     }
     place.file("sub/three", b"three");
     let before = mode(&place.received("tree/sub"));
-    // What the receiver's user has changed meanwhile is the user's; the receiver has forgotten.
+    // Changes by the receiver's user stay; the new receiver remembers no directory.
     set_mode(&place.received("tree"), 0o711);
     let receiver = place.receiver();
     let mut transferred = 0;
@@ -226,7 +226,7 @@ async fn receive_offer(receiver: &Receiver, offer: Vec<u8>) -> Result<Received, 
 async fn a_private_directory_is_not_opened_by_a_later_offer() {
     let place = Place::new();
     let receiver = place.receiver();
-    // What is in it comes first, and makes it.
+    // Its contents are offered first, which makes the directory.
     for (path, bits) in [("tree/sub", 0o755), ("tree", 0o700), ("tree", 0o777)] {
         let offer = Offer {
             mode: bits,
@@ -248,7 +248,7 @@ async fn a_directory_is_replaced_by_nothing_and_nothing_is_received_for_it() {
     fs::create_dir_all(place.received("tree/mine/deep")).expect("writable");
     let target = LinkTarget::new(&entry_path("tree/mine"), b"file").expect("inside");
     for kind in [Kind::File, Kind::Input, Kind::Link(target)] {
-        // No byte behind the offer is asked for: the script has none.
+        // No byte behind the offer is requested: the script has none.
         let result = receive_offer(&replacing, offer("tree/mine", kind).encode()).await;
         assert!(
             matches!(result, Err(ReceiveError::IsADirectory { .. })),
@@ -260,7 +260,7 @@ async fn a_directory_is_replaced_by_nothing_and_nothing_is_received_for_it() {
 }
 
 #[tokio::test]
-async fn its_owner_can_read_a_file_that_its_sender_closes_to_everybody() {
+async fn its_owner_can_read_a_file_that_its_sender_closes_to_all() {
     let place = Place::new();
     let offer = Offer {
         mode: 0o000,
@@ -296,7 +296,7 @@ async fn nothing_is_written_through_a_symbolic_link() {
             );
         }
     }
-    // Nor through one that the sender made itself.
+    // A link that the sender made itself is not followed, either.
     let target = LinkTarget::new(&entry_path("tree/link"), b"deep").expect("inside");
     let link = offer("tree/link", Kind::Link(target));
     receive_offer(&receiver, link.encode()).await.expect("made");
@@ -316,7 +316,7 @@ async fn paths_and_links_from_the_network_cannot_leave_the_directory() {
     let place = Place::new();
     let receiver = place.receiver();
     let forged = |path: &str, kind: u8, target: &str| {
-        // Past the sender's own checks: the bytes of an offer with these fields.
+        // Bypasses the sender's own checks: the bytes of an offer with these fields.
         let mut bytes = offer("t/x", Kind::Directory).encode();
         bytes.truncate(64);
         for (text, kind) in [(path, Some(kind)), (target, None)] {

@@ -59,7 +59,7 @@ fn what_cannot_be_sent_is_left_out_with_a_reason() {
     let at = |name: &str| place.path().join(name);
     symlink("/etc/passwd", at("absolute")).expect("linkable");
     symlink("../up", at("up")).expect("linkable");
-    // A link to a directory is not entered, even one that leads round in a circle.
+    // A link to a directory is not entered, even one that makes a circle.
     symlink(".", at("circle")).expect("linkable");
     fs::write(at("line\nbreak"), "").expect("writable");
     let no_text = std::ffi::OsStr::from_bytes(b"\xff");
@@ -101,7 +101,7 @@ fn a_link_stays_in_what_is_sent_whatever_folders_are_around_it() {
     );
     let reason = "outside: the symbolic link points out of the tree";
     assert_eq!(reasons(&tree), [reason, reason]);
-    // One that is changed after that is not sent either.
+    // A link that changes after that is not sent, either.
     let link = tree.entries.last().expect("the link");
     fs::remove_file(&link.source).expect("removable");
     symlink("../../beside", &link.source).expect("linkable");

@@ -5,14 +5,14 @@ use super::{Cursor, Fault};
 use crate::byte_range::ByteRange;
 use crate::content::FileHash;
 
-/// What the receiver says.
+/// A message of the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// Send these ranges, in this order, then the checksum. None at all: send the checksum only.
+    /// Send these ranges, in this order, then the checksum. An empty list: send the checksum only.
     Want(Vec<ByteRange>),
     /// The file is complete under its name.
     Finished {
-        /// True if it was there before and nothing had to be written.
+        /// True if the file existed before, so that no byte was written.
         already_there: bool,
         /// BLAKE3 of the file.
         hash: FileHash,
@@ -21,13 +21,13 @@ pub(crate) enum Answer {
     Refused {
         /// Why.
         refusal: Refusal,
-        /// For the person who reads it; at most 512 bytes.
+        /// An explanation for people; at most 512 bytes.
         detail: String,
     },
 }
 
 impl Answer {
-    /// The answer as bytes.
+    /// Encodes the answer.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let kind = match self {
@@ -61,8 +61,8 @@ impl Answer {
 
     /// Reads an answer about a file of `size` bytes from the beginning of `bytes`.
     ///
-    /// Returns it with its length, or `None` where more bytes are needed: never more than
-    /// 64 KiB and 5 bytes in all.
+    /// Returns the answer with its length, or `None` if more bytes are needed: never more than 64
+    /// KiB and 5 bytes in all.
     pub(crate) fn decode(bytes: &[u8], size: ByteCount) -> Result<Option<(Self, usize)>, Fault> {
         let mut cursor = Cursor(bytes);
         let (Some(kind), Some(length)) = (cursor.byte(), cursor.u32()) else {
@@ -98,25 +98,25 @@ impl Answer {
     }
 }
 
-/// Why a receiver does not take a file, as the sender learns it.
+/// Why a receiver refuses a file, as it tells the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The sender broke the protocol.
     Malformed,
-    /// The receiver does not know this version of it.
+    /// The receiver does not know this version of the protocol.
     Version,
     /// The name may not be used.
     Name,
-    /// Larger than the receiver takes.
+    /// The file is larger than the receiver accepts.
     TooLarge,
     /// No room on the disk.
     DiskFull,
     /// The directory may not be written.
     Permission,
-    /// A different file of that name is there.
+    /// A different file of that name exists.
     Exists,
-    /// The same name is being received from elsewhere.
+    /// A file of the same name is being received from elsewhere.
     Busy,
     /// Too many files at once.
     TooManyFiles,
@@ -128,7 +128,7 @@ pub enum Refusal {
     Storage,
     /// A later attempt for the same file took over.
     Superseded,
-    /// One that this version does not know.
+    /// A refusal that this version does not know.
     Unknown(u16),
 }
 
@@ -153,7 +153,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal of a number.
+    /// Returns the refusal with a number.
     pub(crate) fn from_code(code: u16) -> Self {
         match code {
             1 => Self::Malformed,
@@ -174,7 +174,7 @@ impl Refusal {
     }
 }
 
-/// Ranges must ascend without touching: then each byte is sent once, and never more than the file.
+/// Decodes ranges. They must ascend without touching: then each byte is sent once at most.
 fn decode_ranges(body: &[u8], size: u64) -> Result<Vec<ByteRange>, Fault> {
     if !body.len().is_multiple_of(RANGE_BYTES) {
         return Err(Fault::AnswerBody { kind: KIND_WANT });
@@ -193,7 +193,7 @@ fn decode_ranges(body: &[u8], size: u64) -> Result<Vec<ByteRange>, Fault> {
     Ok(ranges)
 }
 
-/// The other end's words, made safe for a terminal and a log.
+/// Makes a text of the other end safe for a terminal and a log.
 fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     shortened(&text, MAX_DETAIL_BYTES)
@@ -202,7 +202,7 @@ fn printable(text: &[u8]) -> String {
         .collect()
 }
 
-/// At most `limit` bytes of a text, no character cut in two.
+/// Returns at most `limit` bytes of a text, without cutting a character in two.
 fn shortened(text: &str, limit: usize) -> &str {
     let mut end = text.len().min(limit);
     while !text.is_char_boundary(end) {

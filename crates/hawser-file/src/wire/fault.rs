@@ -15,10 +15,10 @@ pub enum Fault {
     /// An offer of another version.
     #[error("file transfer version {found} is not known here, only up to {NEWEST_VERSION}")]
     Version {
-        /// What it said.
+        /// The version in the offer.
         found: u8,
     },
-    /// More than an offer may have.
+    /// The offer is longer than allowed.
     #[error("the offer has {bytes} bytes, more than {MAX_OFFER_BYTES}")]
     OfferTooLong {
         /// Its length.
@@ -33,7 +33,7 @@ pub enum Fault {
     /// A symbolic link is not acceptable.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// Something else than a file, directory, link or input.
+    /// An entry that is no file, directory, link or input.
     #[error("the offer is of the unknown kind {kind}")]
     Kind {
         /// Its kind.
@@ -48,31 +48,31 @@ pub enum Fault {
     /// Nanoseconds of a second or more.
     #[error("the offer's modification time has {nanoseconds} nanoseconds")]
     Time {
-        /// What it said.
+        /// The nanoseconds in the offer.
         nanoseconds: u32,
     },
     /// Bits outside of `0o7777`.
     #[error("the offer's mode {mode:#o} has bits that no file has")]
     Mode {
-        /// What it said.
+        /// The mode in the offer.
         mode: u32,
     },
-    /// Bytes at an offset where none were asked for.
+    /// Bytes at an offset that was not requested.
     #[error("bytes at stream offset {offset} were not asked for")]
     NotAskedFor {
-        /// Where.
+        /// The stream offset.
         offset: u64,
     },
-    /// The trailer is not one.
+    /// The trailer is malformed.
     #[error("the checksum at the end of the data is malformed")]
     Trailer,
-    /// More holes than any reordering makes.
+    /// More holes than any reordering causes.
     #[error("the data came in more than {limit} separate pieces")]
     TooFragmented {
-        /// The most that are tracked.
+        /// The maximum number of pieces.
         limit: usize,
     },
-    /// More than an answer may have.
+    /// The answer is longer than allowed.
     #[error("the answer has {bytes} bytes, more than {MAX_ANSWER_BYTES}")]
     AnswerTooLong {
         /// Its length.
@@ -93,16 +93,16 @@ pub enum Fault {
     /// Wanted ranges that overlap, descend, are empty or lie outside the file.
     #[error("the wanted ranges are not ascending within the file")]
     Ranges,
-    /// An answer at a moment where it means nothing.
+    /// An answer at a time when none is allowed.
     #[error("an answer came before it was due")]
     Unexpected,
-    /// More rounds than one transfer may take.
+    /// More rounds than one transfer may have.
     #[error("the receiver asked for the file again more than {limit} times")]
     TooManyRounds {
-        /// The most rounds.
+        /// The maximum number of rounds.
         limit: usize,
     },
-    /// The hash in the receiver's verdict is not the file's.
+    /// The hash in the receiver's result is not the file's.
     #[error("the receiver reports another checksum than the file has")]
     Verdict,
 }

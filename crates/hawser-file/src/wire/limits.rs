@@ -5,7 +5,7 @@ pub(crate) const MAX_OFFER_BYTES: usize = 8192;
 /// The longest offer of version 1.
 pub(super) const MAX_FILE_OFFER_BYTES: usize = 1024;
 
-/// The most ranges that a receiver asks for in one round.
+/// The maximum number of ranges that a receiver requests in one round.
 pub(crate) const MAX_WANTED_RANGES: usize = 4096;
 /// The longest answer: a full list of ranges.
 pub(super) const MAX_ANSWER_BYTES: usize = ANSWER_HEADER_BYTES + RANGE_BYTES * MAX_WANTED_RANGES;

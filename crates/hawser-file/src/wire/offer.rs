@@ -9,34 +9,34 @@ use crate::entry_path::EntryPath;
 use crate::link_target::{LinkTarget, MAX_TARGET_BYTES};
 use crate::name::{FileName, MAX_NAME_BYTES, MAX_PATH_BYTES};
 
-/// What the sender says about its file: the first bytes of the stream.
+/// The sender's description of its file: the first bytes of the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     /// The path to store it under.
     pub(crate) path: EntryPath,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
-    /// Its size, at most [`MAX_FILE_BYTES`]; 0 where it is no file of known size.
+    /// Its size, at most [`MAX_FILE_BYTES`]; 0 unless it is a file of known size.
     pub(crate) size: ByteCount,
-    /// When it was last changed.
+    /// Its last modification time.
     pub(crate) modified: FileTime,
-    /// Permission bits, at most `0o7777`; the receiver uses `0o777` of them, less its umask.
+    /// Permission bits, at most `0o7777`; the receiver uses `0o777` of them, minus its umask.
     pub(crate) mode: u32,
-    /// Hash over size and both ends of the content, to tell a changed file from the same one;
-    /// zeros where it is no file of known size.
+    /// Hash over size and both ends of the content, to detect a changed file; zeros unless it is a
+    /// file of known size.
     pub(crate) guard: [u8; 32],
 }
 
-/// What is offered.
+/// The kind of an offered entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A file whose size is known.
     File,
-    /// A directory, without what is in it.
+    /// A directory, without its contents.
     Directory,
     /// A symbolic link.
     Link(LinkTarget),
-    /// What a program writes: its size is known at the end only.
+    /// Output of a program: its size is known only at the end.
     Input,
 }
 
@@ -57,8 +57,8 @@ impl Kind {
         }
     }
 
-    /// What the receiver's verdict on a directory or a link says instead of a file's hash: that of
-    /// the link's target, or of nothing.
+    /// Returns the hash that the receiver's result has for a directory or a link: that of the
+    /// link's target, or of no bytes.
     pub(crate) fn bare_hash(&self) -> FileHash {
         blake3::hash(self.target().as_bytes())
     }
@@ -79,12 +79,12 @@ impl Kind {
 pub(crate) struct FileTime {
     /// Whole seconds.
     pub(crate) seconds: i64,
-    /// Nanoseconds on top of them.
+    /// Nanoseconds to add to `seconds`.
     pub(crate) nanoseconds: u32,
 }
 
 impl FileTime {
-    /// The time as the standard library has it; `None` where it cannot hold it.
+    /// Converts the time for the standard library; `None` if it is out of its range.
     pub(crate) fn as_system_time(self) -> Option<SystemTime> {
         let seconds = Duration::from_secs(self.seconds.unsigned_abs());
         let whole = if self.seconds < 0 {
@@ -97,7 +97,7 @@ impl FileTime {
 }
 
 impl Offer {
-    /// The offer as bytes.
+    /// Encodes the offer.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let path = self.path.to_string();
         let version = self.version();
@@ -119,13 +119,13 @@ impl Offer {
             bytes.extend_from_slice(&(target.len() as u16).to_be_bytes());
             bytes.extend_from_slice(target);
         }
-        // Below 2^16: `EntryPath` and `LinkTarget` see to it.
+        // Below 2^16: `EntryPath` and `LinkTarget` ensure that.
         let rest = (bytes.len() - OFFER_HEADER_BYTES) as u16;
         bytes[OFFER_HEADER_BYTES - 2..OFFER_HEADER_BYTES].copy_from_slice(&rest.to_be_bytes());
         bytes
     }
 
-    /// The lowest version that can say it, so that older receivers take what they can.
+    /// Returns the lowest sufficient version, so that older receivers accept what they can.
     fn version(&self) -> u8 {
         match self.kind {
             Kind::File if self.path.folders().is_empty() => OLDEST_VERSION,
@@ -135,8 +135,8 @@ impl Offer {
 
     /// Reads an offer from the beginning of `bytes`.
     ///
-    /// Returns it with its length, or `None` where more bytes are needed: never more than
-    /// 8192 in all.
+    /// Returns the offer with its length, or `None` if more bytes are needed: never more than 8192
+    /// in all.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Fault> {
         let mut header = Cursor(bytes);
         let Some(magic) = header.array::<4>() else {
@@ -168,9 +168,9 @@ impl Offer {
         Ok(Some((offer, OFFER_HEADER_BYTES + length)))
     }
 
-    /// Tells whether a transfer begun earlier is one of the same file.
+    /// Returns the identity that tells whether an earlier transfer was of the same file.
     ///
-    /// Permission bits are left out: changing them changes no content.
+    /// Permission bits are left out: a change of these changes no content.
     pub(crate) fn identity(&self) -> Identity {
         let mut hasher = blake3::Hasher::new_derive_key(IDENTITY_CONTEXT);
         let plain = Self {
@@ -181,7 +181,7 @@ impl Offer {
         Identity(*hasher.finalize().as_bytes())
     }
 
-    /// Bytes behind the last field are a later version's and are skipped.
+    /// Decodes the fields. Bytes behind the last field belong to a later version and are skipped.
     fn decode_body(version: u8, body: &[u8]) -> Result<Self, Fault> {
         let mut body = Cursor(body);
         let mut read = || {
@@ -220,7 +220,7 @@ impl Offer {
                 (path, kind)
             }
         };
-        // Nothing else has a size: room is taken on the disk by what this says.
+        // No other kind has a size: disk space is allocated by this field.
         let size = if kind == Kind::File { size } else { 0 };
         Ok(Self {
             path,
@@ -236,7 +236,7 @@ impl Offer {
     }
 }
 
-/// Names one file in one state.
+/// Identifies one file in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity(pub(crate) [u8; 32]);
 

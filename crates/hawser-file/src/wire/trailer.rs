@@ -1,17 +1,17 @@
 use super::Fault;
 use crate::content::{BlockGrid, BlockHash};
 
-/// What follows the last wanted byte: whether the file stayed the same, and its blocks' hashes.
+/// The end of a round: whether the file stayed the same, and its blocks' hashes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Trailer {
     /// The file did not change while it was read.
     Unchanged(Vec<BlockHash>),
-    /// It did: what was sent belongs to no one state of it.
+    /// The file changed: the sent bytes belong to no single state of it.
     Changed,
 }
 
 impl Trailer {
-    /// Length of the trailer of a file cut by `grid`: known to both ends before it is sent.
+    /// Length of the trailer of a file divided by `grid`: known to both ends before it is sent.
     pub(crate) fn length(grid: BlockGrid) -> usize {
         1 + 32 * grid.count()
     }

@@ -5,7 +5,7 @@ use hawser_net::asker::Process;
 use super::Origin;
 use super::who::{Found, Sought, UnknownAsker, Who};
 
-/// Who asks for a connection.
+/// The application that asks for a connection.
 #[derive(Clone, Debug)]
 pub struct Asker(Answer);
 
@@ -16,20 +16,20 @@ enum Answer {
 }
 
 impl Who {
-    /// Who is at the other end of a connection that was accepted from `peer` at `local`.
+    /// Returns the asker at the other end of a connection that was accepted from `peer` at `local`.
     pub fn ask(&self, peer: SocketAddr, local: SocketAddr) -> Asker {
         if !peer.ip().to_canonical().is_loopback() {
-            return nobody();
+            return unknown();
         }
         Asker(Answer::Sought(Sought::new(self, peer, local)))
     }
 }
 
 impl Asker {
-    /// What is known of it, as soon as that is; after a moment, as much as is known then.
+    /// Returns the known facts about the asker, after a short wait for those still sought.
     ///
     /// # Errors
-    /// When more has to be known.
+    /// If rules need facts that are not found in time.
     pub async fn origin(&self) -> Result<Origin, UnknownAsker> {
         let sought = match &self.0 {
             Answer::Known(origin) => return Ok(origin.clone()),
@@ -37,7 +37,7 @@ impl Asker {
         };
         Ok(match sought.find().await? {
             Found::Program(process) => Origin::from(process),
-            Found::Nobody => Origin::default(),
+            Found::NoProcess => Origin::default(),
             Found::NotYet => Origin {
                 sought: Some(sought.clone()),
                 ..Origin::default()
@@ -58,12 +58,12 @@ impl From<Process> for Origin {
     }
 }
 
-/// Somebody of whom nothing is known.
-pub fn nobody() -> Asker {
+/// Returns an asker that stays unknown.
+pub fn unknown() -> Asker {
     known(Origin::default())
 }
 
-/// Somebody who is known already.
+/// Returns an asker that is known already.
 pub const fn known(origin: Origin) -> Asker {
     Asker(Answer::Known(origin))
 }
@@ -81,7 +81,7 @@ mod tests {
 
     const ROOM: usize = 4096;
 
-    /// Without the limit of a connection, since a busy machine may take longer.
+    /// Waits without the limit of a connection, since a busy machine may take longer.
     async fn answered(asker: &Asker) {
         if let Answer::Sought(sought) = &asker.0 {
             sought.asked().await.unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nobody_can_know_who_asks_nothing_is_refused() {
+    async fn where_the_asker_can_not_be_known_nothing_is_refused() {
         let who = Who::start(ROOM).unwrap().needed_while(|| true);
         let elsewhere = "192.0.2.1:9".parse().unwrap();
         for peer in [elsewhere, nowhere()] {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_asked_before_it_matters() {
+    async fn no_asker_is_sought_before_it_matters() {
         let matters = Arc::new(AtomicBool::new(false));
         let (who, _asked) = silent(1);
         let wanted = Arc::clone(&matters);
@@ -133,21 +133,21 @@ mod tests {
         let asker = who.ask(nowhere(), local());
         assert_eq!(asker.origin().await.unwrap().program, None);
         assert_eq!(*who.open().borrow(), 0);
-        // A rule was added while the connection is open.
+        // A rule was added while the connection was open.
         matters.store(true, Ordering::Relaxed);
         assert_eq!(asker.origin().await, Err(UnknownAsker));
         assert_eq!(*who.open().borrow(), 1);
     }
 
     #[tokio::test]
-    async fn a_program_that_nobody_waited_for_is_known_once_somebody_looks() {
+    async fn a_program_without_a_waiting_connection_is_known_once_it_is_viewed() {
         let who = Who::start(ROOM).unwrap().only_while(|| false);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let local = listener.local_addr().unwrap();
         let _client = TcpStream::connect(local).await.unwrap();
         let (_server, peer) = listener.accept().await.unwrap();
         let origin = who.ask(peer, local).origin().await.unwrap();
-        assert_eq!(*who.open().borrow(), 0, "nobody was asked");
+        assert_eq!(*who.open().borrow(), 0, "nothing was sought");
         let label = origin.label().unwrap();
         label();
         who.open().wait_for(|count| *count == 0).await.unwrap();
@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_not_known_in_time_is_waited_for_no_longer() {
         let (who, _asked) = silent(1);
-        // The second one finds no room.
+        // The second search finds no room.
         for _ in 0..2 {
             let asker = who.ask(nowhere(), local());
             assert_eq!(asker.origin().await.unwrap().program, None);
@@ -190,7 +190,7 @@ mod tests {
             let asker = who.ask(nowhere(), local());
             assert_eq!(asker.origin().await, Err(UnknownAsker), "{room}");
         }
-        // As many may ask at once as there can be connections.
+        // As many askers may be sought at once as there can be connections.
         let who = Who::start(ROOM).unwrap().needed_while(|| true);
         let ask = |_| who.ask(nowhere(), local());
         let all: Vec<Asker> = (0..ROOM).map(ask).collect();

@@ -14,18 +14,18 @@ use super::Flow;
 use super::stranded::Waiting;
 use crate::transport::{ByteStream, ResetCode};
 
-/// A connection that can tell how its packets fare.
+/// A connection that reports the state of its packets.
 pub trait Observe {
-    /// What is known of them now.
+    /// Returns what is known about them now.
     fn observe(&self) -> Observation;
 }
 
-/// How the packets of a connection fare. What is not known is `None`.
+/// The state of a connection's packets. Unknown values are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Observation {
     /// Its smoothed round-trip time.
     pub round_trip: Option<Duration>,
-    /// What it has sent since its beginning.
+    /// Segments that it has sent since its beginning.
     pub segments: Option<Segments>,
 }
 
@@ -44,10 +44,10 @@ impl Observe for TcpStream {
     }
 }
 
-/// A connection whose bytes are counted for its link; one that goes as the system has it is not.
+/// A connection whose bytes are counted for its link, unless it follows the system's routes.
 #[derive(Debug)]
 pub struct Counted<S: Observe> {
-    // Ahead of the stream, so that the link is given back what it was charged first.
+    // Declared before the stream, so that the link's charge is given back first.
     flow: Option<Flow>,
     looked: Instant,
     stream: S,
@@ -62,12 +62,12 @@ impl<S: Observe> Counted<S> {
         }
     }
 
-    /// The connection itself.
+    /// Returns the connection itself.
     pub const fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// How it is counted; `None` for one that goes as the system has it.
+    /// Returns how it is counted; `None` for a connection that follows the system's routes.
     pub const fn flow(&self) -> Option<&Flow> {
         self.flow.as_ref()
     }
@@ -95,7 +95,7 @@ impl<S: Observe> Counted<S> {
 
 impl<S: Observe> Drop for Counted<S> {
     fn drop(&mut self) {
-        // Most connections are too short to be looked at before.
+        // Most connections are too short to be observed before.
         let Some(flow) = &self.flow else {
             return;
         };
@@ -165,7 +165,7 @@ impl<S: Observe> Counted<S> {
         self.check(polled, context, Waiting::ToWrite)
     }
 
-    /// The same, or an error where the connection's link is gone.
+    /// As `polled`, or an error where the connection's link is gone.
     fn check<T>(
         &self,
         polled: Poll<io::Result<T>>,
@@ -214,5 +214,5 @@ impl<S: ByteStream + Observe> ByteStream for Counted<S> {
     }
 }
 
-/// How often the kernel is asked how a connection fares that moves.
+/// Interval at which the kernel is asked about a connection that moves bytes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -7,8 +7,8 @@ use super::stranded::Stranded;
 
 /// Bytes that a connection has moved so far, counted without the director's lock.
 ///
-/// The lock of its own keeps bytes and the time since which they were moved together; the director
-/// takes it twice a second or so.
+/// A lock of its own keeps the bytes consistent with the time since which they were moved. The
+/// director takes it about twice a second.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     progress: Mutex<Progress>,
@@ -16,25 +16,25 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// So many more bytes were sent and received.
+    /// Adds bytes that were sent and received.
     pub(super) fn add(&self, up: ByteCount, down: ByteCount) {
         add(&mut self.lock(), up, down);
     }
 
-    /// The same for bytes that were moved after `since`, unless others wait to be read that may
-    /// have been moved before.
+    /// Adds bytes that were moved after `since`. Keeps an earlier `since` of bytes that the
+    /// director has not taken yet.
     pub(super) fn add_since(&self, since: Instant, up: ByteCount, down: ByteCount) {
         let mut progress = self.lock();
         progress.since = progress.since.or(Some(since));
         add(&mut progress, up, down);
     }
 
-    /// A packet of the far end came at this time.
+    /// Records the time at which a packet of the far end arrived.
     pub(super) fn set_heard(&self, at: Instant) {
         self.lock().heard = Some(at);
     }
 
-    /// Returns the progress up to now; the next one goes on from there.
+    /// Returns the progress so far; the next call's `since` starts afresh.
     pub(super) fn take(&self) -> Progress {
         let mut progress = self.lock();
         let taken = *progress;
@@ -42,7 +42,7 @@ impl Counters {
         taken
     }
 
-    /// Whether the connection's link is gone.
+    /// Returns the flag that the connection's link is gone.
     pub(super) const fn stranded(&self) -> &Stranded {
         &self.stranded
     }
@@ -75,7 +75,7 @@ mod tests {
             while before < total {
                 let progress = counters.take();
                 let [sent, _] = progress.moved;
-                // The first of the new bytes was moved then.
+                // The first of the new bytes was moved just after the previous ones.
                 let expected = Instant::from_nanos(before.as_u64() + 1);
                 assert_eq!(progress.since, (sent > before).then_some(expected));
                 before = sent;

@@ -12,8 +12,7 @@ use crate::datagram::{Books, PlaceFlows, Placement, Target};
 use crate::destination::{Destination, Host};
 use crate::transport::DialError;
 
-/// Places flows of datagrams on links as a [`SharedDirector`] decides, each as if it were a
-/// connection.
+/// Places flows of datagrams on links as a [`SharedDirector`] decides, each flow like a connection.
 ///
 /// Source: DBAS §II (the connection-oriented mode's unit is the flow).
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub struct DatagramPlace {
 }
 
 impl DatagramPlace {
-    /// Places by `director`.
+    /// Creates a place for flows that `director` decides on.
     pub fn new(director: SharedDirector) -> Self {
         Self {
             director,
@@ -105,7 +104,7 @@ impl PlaceFlows for DatagramPlace {
 impl Books for Option<Flow> {
     fn on_answer(&self) {
         if let Some(flow) = self {
-            // How long the answer took says as much of the server as of the link.
+            // The time to the answer depends on the server as much as on the link.
             flow.connected(None);
         }
     }

@@ -17,11 +17,11 @@ use tokio::sync::watch;
 
 use super::counters::Counters;
 
-/// The director of a daemon, for all who make connections: a [`Director`] with its lock and its
-/// clock. Clones share everything.
+/// The director of a daemon, shared by all tasks that make connections: a [`Director`] with its
+/// lock and its clock. Clones share everything.
 ///
-/// What is decided, and by what, stands in `hawser-director`. Calls without a function of their
-/// own here go by [`SharedDirector::with`].
+/// `hawser-director` documents the decisions. Callers reach functions that are missing here through
+/// [`SharedDirector::with`].
 #[derive(Clone, Debug)]
 pub struct SharedDirector {
     shared: Arc<Shared>,
@@ -30,10 +30,10 @@ pub struct SharedDirector {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// The number of changes after which a connection that is being made may have to go another
-    /// way, and of which the kernel's programs are told at once.
+    /// Counts changes after which a connection in progress may have to go another way. The kernel's
+    /// programs are told of them at once.
     changes: watch::Sender<u64>,
-    /// True while a session with the gateway runs: asked for each datagram.
+    /// True while a session with the gateway runs. Read for each datagram.
     has_session: AtomicBool,
     began: tokio::time::Instant,
 }
@@ -41,11 +41,11 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     director: Director,
-    /// What the open connections count, without the lock.
+    /// Counters of the open connections, updated without the lock.
     counters: BTreeMap<FlowId, Arc<Counters>>,
 }
 
-/// Connections whose progress the director is told before a call.
+/// Connections whose progress the director receives before a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tell {
     Nothing,
@@ -54,7 +54,7 @@ enum Tell {
 }
 
 impl SharedDirector {
-    /// A director for the links in `wanted`, or for all where that is empty.
+    /// Creates a director for the links in `wanted`, or for all links if that is empty.
     pub fn new(policy: ConnectionPolicy, wanted: Vec<String>) -> Self {
         let state = State {
             director: Director::new(policy, wanted),
@@ -71,12 +71,12 @@ impl SharedDirector {
         }
     }
 
-    /// Asks or tells the director something at this moment.
+    /// Calls the director with the present time.
     pub fn with<R>(&self, act: impl FnOnce(&mut Director, Instant) -> R) -> R {
         self.telling(Tell::Nothing, |state, now| act(&mut state.director, now))
     }
 
-    /// Takes over the machine's links as they are now.
+    /// Sets the machine's links as they are now.
     pub fn set_links(&self, links: &[Link]) {
         self.with(|director, now| director.set_links(now, links));
     }
@@ -101,22 +101,22 @@ impl SharedDirector {
         self.with(|director, _| director.set_link_rules(rules));
     }
 
-    /// From now on there is a gateway, used as `usage` says.
+    /// Sets that there is a gateway, used as `usage` says.
     pub fn set_gateway(&self, usage: GatewayUse) {
         self.with(|director, _| director.set_gateway(usage));
     }
 
-    /// Returns what the gateway is used for; none where there is none.
+    /// Returns the use of the gateway; `None` without a gateway.
     pub fn gateway_use(&self) -> Option<GatewayUse> {
         self.with(|director, _| director.gateway_use())
     }
 
-    /// True if the gateway is for everything.
+    /// Returns whether the gateway is for everything.
     pub fn is_all_by_gateway(&self) -> bool {
         self.gateway_use() == Some(GatewayUse::Always)
     }
 
-    /// Takes over the session with the gateway as it is now. To be told every half second.
+    /// Sets the session with the gateway as it is now. Call this every half second.
     pub fn set_session(&self, session: Option<SessionView>) {
         let runs = session.is_some();
         self.with(|director, now| {
@@ -126,22 +126,22 @@ impl SharedDirector {
         });
     }
 
-    /// True while a session with the gateway runs.
+    /// Returns whether a session with the gateway runs.
     pub fn has_session(&self) -> bool {
         self.shared.has_session.load(Ordering::Relaxed)
     }
 
-    /// Takes over what was known of links and applications at the end of earlier runs.
+    /// Loads what was known of links and applications at the end of earlier runs.
     pub fn load_rates(&self, known: Vec<(LinkKey, KnownLink)>) {
         self.with(|director, now| director.load_rates(now, known));
     }
 
-    /// Takes over what was learned of applications in earlier runs.
+    /// Loads what was learned of applications in earlier runs.
     pub fn load_demands(&self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
         self.with(|director, _| director.load_demands(known));
     }
 
-    /// Takes over the default routes, the one that the system prefers first.
+    /// Sets the default routes, in the system's order of preference.
     pub fn set_default_routes(&self, routes: Vec<DefaultRoute>) {
         self.with(|director, now| director.set_default_routes(now, routes));
     }
@@ -160,14 +160,14 @@ impl SharedDirector {
         })
     }
 
-    /// The same for a connection that no application asked for.
+    /// As [`Self::decide_links`], for a connection that no application asked for.
     pub(super) fn decide_untold(&self, request: &ConnectionRequest) -> LinkDecision {
         self.telling(Tell::IfDue, |state, now| {
             state.director.decide_untold(now, request)
         })
     }
 
-    /// The same for a connection of which `before` was decided, after links have changed.
+    /// As [`Self::decide_links`], after links have changed since the decision `before`.
     pub(super) fn decide_again(
         &self,
         request: &ConnectionRequest,
@@ -183,14 +183,14 @@ impl SharedDirector {
         self.telling(Tell::IfDue, |state, now| state.director.report(now))
     }
 
-    /// True if only a queue speaks against a connection that has waited so long over the link.
+    /// Returns whether only a queue explains why a connection has waited so long over the link.
     pub(super) fn is_only_slow(&self, link: LinkIndex, waited: Duration) -> bool {
         self.telling(Tell::IfDue, |state, now| {
             state.director.is_only_slow(now, link, waited)
         })
     }
 
-    /// Takes in how far all open connections have come.
+    /// Takes in the progress of all open connections.
     pub(super) fn settle(&self) {
         self.telling(Tell::All, |_, _| ());
     }
@@ -200,16 +200,15 @@ impl SharedDirector {
         self.telling(Tell::All, |state, now| state.director.moved(now))
     }
 
-    /// Takes in the interfaces' counters. To be called every half second while connections are
-    /// open.
+    /// Takes in the interfaces' counters. Call this every half second while connections are open.
     pub fn handle_counters(&self, counters: &BTreeMap<LinkIndex, [ByteCount; 2]>) {
         self.telling(Tell::All, |state, now| {
             state.director.handle_counters(now, counters);
         });
     }
 
-    /// Ends the connections whose links are gone, so that their programs can try again. To be
-    /// called every half second while connections are open.
+    /// Ends the connections whose links are gone, so that their applications can retry. Call this
+    /// every half second while connections are open.
     pub fn end_stranded(&self) {
         let ended: Vec<_> = self.telling(Tell::Nothing, |state, now| {
             let stranded = state.director.stranded(now);
@@ -234,23 +233,23 @@ impl SharedDirector {
         })
     }
 
-    /// True if a flow that was placed on `link`, as it was then, may go on towards `remote`.
+    /// Returns whether a flow that was placed on `link`, as it was then, may continue to `remote`.
     pub(super) fn carries(&self, link: &Link, remote: IpAddr) -> bool {
         self.with(|director, _| director.carries(link, remote))
     }
 
-    /// Changes whenever connections that are being made may have to go another way.
+    /// Returns a channel that changes whenever connections in progress may have to go another way.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }
 
-    /// The time on the director's clock.
+    /// Returns the time on the director's clock.
     pub(super) fn now(&self) -> Instant {
-        // A second on, so that no moment is the origin itself.
+        // Starts at one second, so that no moment is the origin itself.
         Instant::ZERO + Duration::from_secs(1) + self.shared.began.elapsed()
     }
 
-    /// A connection has ended, or its attempt has.
+    /// Ends a connection, or an attempt to connect.
     pub(super) fn end(&self, flow: FlowId) {
         self.telling(Tell::Nothing, |state, now| {
             if let Some(counters) = state.counters.remove(&flow) {

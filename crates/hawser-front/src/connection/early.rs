@@ -1,15 +1,15 @@
-//! What a program says on a connection that is still being made.
+//! Data that an application sends on a connection that is still being made.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// What a program has said on a connection that it takes for established while that is still being
-/// made, as redirected ones are. A stream may carry it along with its opening, so that it is at the
-/// destination a round trip earlier.
+/// Data that an application sends while its connection is still being made, because it takes the
+/// connection for established, as with redirected connections. A stream may carry the data along
+/// with its opening, so that it reaches the destination a round trip earlier.
 ///
-/// It leaves only once it is sure that no other way is tried: a destination must not hear it twice.
+/// The data leaves only once no other way will be tried: a destination must not receive it twice.
 #[derive(Clone, Debug, Default)]
 pub struct EarlyData(Arc<Shared>);
 
@@ -22,31 +22,31 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     said: Vec<u8>,
-    /// How much of what was said has left.
+    /// Number of bytes that have left.
     left: usize,
     may_leave: bool,
 }
 
 impl EarlyData {
-    /// How many bytes more it takes.
+    /// Returns how many more bytes it takes.
     pub(crate) fn room(&self) -> usize {
         let state = self.lock();
         MAX_EARLY.saturating_sub(state.left + state.said.len())
     }
 
-    /// The program has said more.
+    /// Adds bytes that the application has sent.
     pub(crate) fn put(&self, bytes: &[u8]) {
         self.lock().said.extend_from_slice(bytes);
         self.0.changed.notify_one();
     }
 
-    /// From now on only one way is tried, and it may take what was said.
+    /// Allows the data to leave: from now on only one way is tried.
     pub(crate) fn release(&self) {
         self.lock().may_leave = true;
         self.0.changed.notify_one();
     }
 
-    /// Waits for something that may leave, and takes it. Cancel safe.
+    /// Waits for data that may leave, and takes it. Cancel safe.
     pub(crate) async fn next(&self) -> Bytes {
         loop {
             let changed = self.0.changed.notified();
@@ -66,12 +66,12 @@ impl EarlyData {
         Some(std::mem::take(&mut state.said).into())
     }
 
-    /// How many bytes have left.
+    /// Returns how many bytes have left.
     pub(crate) fn left(&self) -> usize {
         self.lock().left
     }
 
-    /// What has not left, which is then the caller's to send.
+    /// Takes the data that has not left; the caller must send it.
     pub(crate) fn rest(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock().said)
     }
@@ -81,7 +81,7 @@ impl EarlyData {
     }
 }
 
-/// Of the same connection.
+/// Equal if both belong to the same connection.
 impl PartialEq for EarlyData {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -90,7 +90,7 @@ impl PartialEq for EarlyData {
 
 impl Eq for EarlyData {}
 
-/// A request with all its headers. More waits until the connection stands, as without this.
+/// Room for a request with all its headers. Further data waits until the connection is made.
 const MAX_EARLY: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One page over one link, for checks and measurements.
+//! Fetches one page over one link, for checks and measurements.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,31 +14,31 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::resolve::{Resolve as _, SystemResolver};
 
-/// What is asked of the server.
+/// The request to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// The page, of which this much is read at most.
+    /// Fetch the page; read at most this much.
     Get(ByteCount),
-    /// To take this much.
+    /// Send this much to the server.
     Post(ByteCount),
 }
 
-/// What came of it.
+/// The result of a fetch.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
-    /// The status of the answer; 0 when there was none in time.
+    /// The status of the answer; 0 without an answer in time.
     pub(super) status: u16,
     /// The beginning of the page.
     pub(super) body: Vec<u8>,
-    /// How much was moved while it was measured, and how long that took: of a page what came after
-    /// its first 64 KiB, so that the beginning does not count.
+    /// Bytes that were moved while measuring, and the time that they took. For a page, the
+    /// measurement begins after its first 64 KiB, so that the slow start does not count.
     pub(super) measured: (ByteCount, Duration),
 }
 
-/// Asks the server of `url` over `link`, or as the system has it, for at most `time` in all. A
-/// transfer that is not done by then ends there.
+/// Sends a request to the server of `url` over `link`, or by the system's routes, for at most
+/// `time` in all. A transfer that takes longer ends there.
 ///
-/// Fails when the server can't be reached or says nothing that is HTTP.
+/// Fails if the server can't be reached or its answer is not HTTP.
 pub(super) async fn fetch(
     link: Option<&Link>,
     url: &HttpUrl,
@@ -93,7 +93,7 @@ async fn read(stream: &mut TcpStream, most: ByteCount, end: Instant) -> io::Resu
     let mut buffer = vec![0; READ_SIZE];
     let mut moved = ByteCount::ZERO;
     let mut begun = None;
-    // Out of time is no failure: what has come counts.
+    // Running out of time is no failure: the bytes so far count.
     while let Ok(read) = timeout_at(end, stream.read(&mut buffer)).await {
         let Some(bytes) = buffer.get(..read?).filter(|bytes| !bytes.is_empty()) else {
             break;
@@ -126,7 +126,7 @@ async fn post(stream: &mut TcpStream, bytes: ByteCount, end: Instant) -> io::Res
             let piece = chunk.get(..left.min(chunk.len())).unwrap_or(&chunk);
             left -= stream.write(piece).await?;
         }
-        // It answers when it has taken everything.
+        // The server answers after it has received everything.
         stream.read(&mut intake).await
     };
     let read = timeout_at(end, exchange).await??;
@@ -138,7 +138,7 @@ async fn post(stream: &mut TcpStream, bytes: ByteCount, end: Instant) -> io::Res
     })
 }
 
-/// The status of an answer, and as much of its body as there is.
+/// Parses the status of an answer, and as much of its body as has arrived.
 fn parse(bytes: &[u8]) -> io::Result<(u16, Vec<u8>)> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
@@ -153,7 +153,7 @@ fn parse(bytes: &[u8]) -> io::Result<(u16, Vec<u8>)> {
 
 const BEGINNING: ByteCount = ByteCount::from_kib(64);
 const READ_SIZE: usize = 64 * 1024;
-/// Of the answer, for its head and a text to look for.
+/// Bytes of the answer that are kept, for its head and a text to look for.
 const MAX_KEPT: usize = 64 * 1024;
 const MAX_HEADERS: usize = 64;
 
@@ -176,7 +176,7 @@ mod tests {
             }
             let mut body = vec![0; length];
             stream.read_exact(&mut body).await.unwrap();
-            // A client that has enough closes before the end.
+            // A client that has read enough closes before the end.
             let _ = stream.write_all(&answer).await;
         });
         url.parse().unwrap()

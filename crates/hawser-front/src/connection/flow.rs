@@ -9,10 +9,10 @@ use super::counters::Counters;
 use super::director::SharedDirector;
 use super::stranded::Stranded;
 
-/// A connection on its way out, as the director counts it.
+/// An outgoing connection, as the director counts it.
 ///
-/// While it lives, its link or the gateway is charged with what it has still to carry; dropping it
-/// gives the charge back. One that was connected also teaches what connections of its kind need.
+/// While it lives, its link or the gateway is charged with the bytes that it still has to carry;
+/// dropping it gives the charge back. An established one also teaches the demand of its kind.
 #[derive(Debug)]
 pub struct Flow {
     director: SharedDirector,
@@ -46,58 +46,58 @@ impl SharedDirector {
 }
 
 impl Flow {
-    /// Returns the link that it is on; `None` for the gateway.
+    /// Returns its link; `None` for the gateway.
     pub const fn link(&self) -> Option<LinkIndex> {
         self.over.link()
     }
 
-    /// The far end has accepted the connection, after `latency` where that was measured.
+    /// Records that the far end has accepted the connection, after `latency` if that was measured.
     pub fn connected(&self, latency: Option<Duration>) {
         self.connected_since(latency, Duration::ZERO);
     }
 
-    /// The same for a connection whose acceptance is only heard of now and was so long ago, so that
-    /// its bytes since then do not count as moved in a moment.
+    /// As [`Self::connected`], for an acceptance that happened `ago` and is reported only now. The
+    /// bytes since then do not count as moved in an instant.
     pub fn connected_since(&self, latency: Option<Duration>, ago: Duration) {
         self.director.with(|director, now| {
             director.handle_connected(now, self.id, now - ago, latency);
         });
     }
 
-    /// The far end has refused the connection, or there is no way to it.
+    /// Records that the far end has refused the connection or can't be reached.
     pub(crate) fn failed(&self, error: DialError) {
         self.director
             .with(|director, _| director.note_refused(self.id, error));
     }
 
-    /// Whether its link is gone.
+    /// Returns the flag that its link is gone.
     pub(super) fn stranded(&self) -> &Stranded {
         self.counters.stranded()
     }
 
-    /// It has moved so many bytes more.
+    /// Records that it has moved so many more bytes.
     pub fn moved(&self, up: ByteCount, down: ByteCount) {
         self.counters.add(up, down);
     }
 
-    /// The same for bytes that are heard of late: they were moved after `since`.
+    /// As [`Self::moved`], for bytes that are reported late: they were moved after `since`.
     pub(super) fn moved_since(&self, since: Instant, up: ByteCount, down: ByteCount) {
         self.counters.add_since(since, up, down);
     }
 
-    /// A packet of the far end came at this time, or later. For a connection whose bytes are heard
-    /// of late.
+    /// Records that a packet of the far end arrived at this time or later. For a connection whose
+    /// bytes are reported late.
     pub(super) fn heard(&self, at: Instant) {
         self.counters.set_heard(at);
     }
 
-    /// It has sent so many segments since its beginning, and some of them again.
+    /// Records how many segments it has sent since its beginning, and how many of them again.
     pub fn sent(&self, segments: Segments) {
         self.director
             .with(|director, now| director.handle_segments(now, self.id, segments));
     }
 
-    /// Takes in the kernel's round-trip time of it.
+    /// Records the kernel's round-trip time of the connection.
     pub fn round_trip(&self, rtt: Duration) {
         self.director
             .with(|director, _| director.handle_round_trip(self.over, rtt));

@@ -1,4 +1,4 @@
-//! The director and the kernel's programs: each knows what the other does.
+//! Keeps the director and the kernel's programs informed of each other's actions.
 
 mod asking;
 mod entries;
@@ -38,41 +38,41 @@ use turned::Turned;
 pub use turned::{BondedServers, HeldDestinations};
 use unanswered::{LOOK_EVERY, Question, Unanswered};
 
-/// Connections that the kernel's programs place, on a director's books.
+/// Connections that the kernel's programs place, entered with a director.
 ///
-/// The programs decide by themselves, from tables. This keeps the tables as the director has links,
-/// loads, rules and demands, and tells the director what becomes of the connections, so that both
-/// count all of them and learn from all of them.
+/// The programs decide by themselves, from tables. This struct fills the tables with the director's
+/// links, loads, rules and demands, and reports the connections to the director. So both count all
+/// connections and learn from all of them.
 #[derive(Debug)]
 pub struct KernelPlaces {
     capture: Capture,
     events: Events,
     director: SharedDirector,
-    /// By the sockets' cookies.
+    /// Flows by their sockets' cookies.
     flows: BTreeMap<u64, KernelFlow>,
-    /// When it was last looked what these have moved.
+    /// When the bytes of the flows were last counted.
     counted: Instant,
     unanswered: Unanswered,
     via: Arc<TcpVia>,
-    /// What links are being asked.
+    /// Links that are being tested.
     asking: JoinSet<(Question, Comparison)>,
-    /// The links that were sound when it was last looked.
+    /// Links that were sound at the last refresh.
     sound: Vec<LinkIndex>,
-    /// Whether the kernel ends sockets for others.
+    /// Whether the kernel lets this process end sockets of others.
     can_abort: bool,
     surroundings: NearNetworks,
-    /// Answers what programs ask name servers. Closed after the programs in the kernel are gone.
+    /// Answers applications' name lookups. Closed after the kernel's programs are gone.
     names: Option<NameStub>,
-    /// What goes over sessions with its servers, and what is held.
+    /// Destinations that go over sessions with their servers, and those that are held.
     turned: Turned,
-    /// Whether a tunnel carries datagrams that are for the gateway.
+    /// Families whose datagrams for the gateway a tunnel carries.
     packets: Option<watch::Receiver<CarriedFamilies>>,
-    /// What was last in the way of keeping the tables up to date; empty where nothing is.
+    /// The last error of updating the tables; empty if there is none.
     complaint: String,
 }
 
 impl KernelPlaces {
-    /// Puts `director` behind `capture`, whose events nobody may have taken yet.
+    /// Connects `director` with `capture`, whose events must not have been taken yet.
     pub fn new(mut capture: Capture, director: SharedDirector) -> Result<Self, CaptureError> {
         let events = capture.events()?.ok_or(CaptureError::EventsTaken)?;
         recall(&mut capture, &director)?;
@@ -95,40 +95,40 @@ impl KernelPlaces {
         })
     }
 
-    /// From now on what programs ask the machine's name servers is answered by `stub`.
+    /// Has `stub` answer what applications ask the machine's name servers.
     pub fn answer_names(&mut self, stub: NameStub) {
         self.turn_names(&mut stub.ports());
         self.names = Some(stub);
     }
 
-    /// From now on datagrams that are for the gateway, and what goes as packets by a rule, are left
-    /// to the machine's routes whenever `are_carried` says that these lead to a tunnel.
+    /// Leaves datagrams for the gateway, and traffic that a rule sends as packets, to the machine's
+    /// routes whenever `are_carried` says that these lead to a tunnel.
     pub fn follow_packets(&mut self, are_carried: watch::Receiver<CarriedFamilies>) {
         self.packets = Some(are_carried);
     }
 
-    /// From now on connections to `servers` with which there is a session are turned to this
-    /// process, where the capture has ports for that; and `servers` hear of others.
+    /// Redirects connections to `servers` with which there is a session to this process, if the
+    /// capture has ports for that, and tells `servers` of other connections.
     pub fn turn_to(&mut self, servers: Arc<dyn BondedServers>) {
         self.turned.turn_to(servers);
     }
 
-    /// From now on connections to `destinations` are turned to this process, where the capture has
-    /// ports for that, and refused where it has none.
+    /// Redirects connections to `destinations` to this process if the capture has ports for that,
+    /// and refuses them otherwise.
     pub fn hold(&mut self, destinations: Arc<dyn HeldDestinations>) {
         self.turned.hold(destinations);
     }
 
-    /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its
-    /// own time.
+    /// Fills the tables, so that connections are captured from now on. [`Self::run`] fills them
+    /// too, in its own time.
     pub async fn fill(&mut self, rules: &RuleSet) -> Result<(), CaptureError> {
         self.obey(rules);
         self.look_around(None).await;
         self.refresh()
     }
 
-    /// Keeps both in step until the future is dropped. Then, the programs are gone, and connections
-    /// that are open go on as they are.
+    /// Keeps both in step until the future is dropped. Dropping it removes the kernel's programs;
+    /// open connections continue as they are.
     pub async fn run(mut self, mut rules: watch::Receiver<Arc<RuleSet>>) {
         self.obey(&Arc::clone(&rules.borrow_and_update()));
         let mut routes = follow_routes().await;
@@ -145,7 +145,7 @@ impl KernelPlaces {
                         ticks.hurry();
                         Ok(())
                     }
-                    Err(error) => return tracing::error!(%error, "the kernel tells no more"),
+                    Err(error) => return tracing::error!(%error, "can't read the kernel's events"),
                 },
                 _ = ticks.tick() => {
                     if self.flows.is_empty() && self.unanswered.is_empty() {
@@ -186,7 +186,7 @@ impl KernelPlaces {
         }
     }
 
-    /// Says so, but not twice a second the same.
+    /// Logs an error, unless it is the same as the last one.
     fn complain(&mut self, error: &CaptureError) {
         let complaint = error.to_string();
         if self.complaint != complaint {
@@ -215,12 +215,12 @@ impl KernelPlaces {
             .map(|(server, port)| (*server, *port))
             .collect();
         if let Err(error) = self.capture.set_name_servers(&servers) {
-            tracing::warn!(%error, "programs ask some name servers as without Hawser");
+            tracing::warn!(%error, "can't redirect queries to some name servers");
         }
     }
 
-    /// Waits until it is known which destinations are to be left alone; `routes` has listed them,
-    /// where they are followed.
+    /// Waits until the destinations to be left alone are known. `routes` lists them, where routes
+    /// are followed.
     async fn look_around(&mut self, routes: Option<&mut PrefixMonitor>) {
         let links = surroundings::addresses(&self.director.report());
         let listed = match routes {
@@ -235,11 +235,11 @@ impl KernelPlaces {
 
     fn leave_alone(&mut self, prefixes: &[IpNet]) {
         if let Err(error) = self.capture.set_local_prefixes(prefixes) {
-            tracing::warn!(%error, "the kernel's program keeps to the routes before");
+            tracing::warn!(%error, "can't update the routes of the kernel's program");
         }
     }
 
-    /// Tells either side what the other knows by now.
+    /// Exchanges the present state between the director and the kernel.
     fn refresh(&mut self) -> Result<(), CaptureError> {
         self.catch_up();
         self.count()?;
@@ -254,7 +254,7 @@ impl KernelPlaces {
         let mut links = entries(&report);
         self.surroundings.hold_back(&mut links, &report);
         let placed = self.capture.set_links(&links);
-        // What is there already is kept up to date whatever becomes of new links and rules.
+        // Existing links and connections stay up to date even if new links and rules fail.
         let loads: Vec<_> = report
             .links
             .iter()
@@ -269,7 +269,7 @@ impl KernelPlaces {
         Ok(())
     }
 
-    /// Tells the director how far connections have come.
+    /// Reports the progress of connections to the director.
     fn count(&mut self) -> Result<(), CaptureError> {
         self.capture.recount()?;
         self.counted = self.director.now();
@@ -279,13 +279,12 @@ impl KernelPlaces {
         Ok(())
     }
 
-    /// Ends what waits for an answer on links that are lost: no new connection takes these any
-    /// more.
+    /// Ends connections that wait for an answer on lost links, which new connections no longer use.
     fn abort_on_lost(&mut self, report: &DirectorReport) {
         let sound = report.links.iter().filter(|it| it.health == Health::Sound);
         let sound: Vec<LinkIndex> = sound.map(index).collect();
         let before = std::mem::replace(&mut self.sound, sound);
-        // A link that is passed over for a VPN is not lost.
+        // A link that is skipped because of a VPN is not lost.
         if !self.can_abort || report.tunnels.iter().any(Option::is_some) {
             return;
         }
@@ -293,9 +292,13 @@ impl KernelPlaces {
         let lost: BTreeSet<_> = used.filter(|link| !self.sound.contains(link)).collect();
         for link in lost {
             match self.capture.abort_unanswered(link) {
-                Ok(aborted) => tracing::debug!(link = link.value(), aborted, "a link is lost"),
+                Ok(aborted) => tracing::debug!(
+                    link = link.value(),
+                    aborted,
+                    "ended unanswered connections on a lost link"
+                ),
                 Err(error) => {
-                    tracing::warn!(%error, "connections on links that are lost wait for their time-out");
+                    tracing::warn!(%error, "can't end unanswered connections on a lost link");
                     self.can_abort = !error.is_lasting();
                 }
             }
@@ -312,16 +315,16 @@ impl KernelPlaces {
         }
         match self.capture.abort_placed(&cookies) {
             Ok(aborted) => {
-                tracing::info!(aborted, "connections over a link that is gone are ended")
+                tracing::info!(aborted, "ended connections over a link that is gone")
             }
             Err(error) => {
-                tracing::warn!(%error, "connections over a link that is gone wait for their time-out");
+                tracing::warn!(%error, "can't end connections over a link that is gone");
                 self.can_abort = !error.is_lasting();
             }
         }
     }
 
-    /// Takes in what the kernel has told already.
+    /// Handles the events that the kernel has already reported.
     fn catch_up(&mut self) {
         for _ in 0..MAX_EVENTS {
             let Some(event) = self.events.try_next() else {
@@ -340,7 +343,7 @@ impl KernelPlaces {
                 self.turned.note_placed(&connection);
                 if let Err(error) = self.capture.learn(&connection) {
                     let program = connection.program;
-                    tracing::warn!(%error, program, "rules for its file are not in force yet");
+                    tracing::warn!(%error, program, "can't apply rules for the program's file yet");
                 }
             }
             Event::Ended(connection, end) => self.end(&connection, &end),
@@ -348,8 +351,8 @@ impl KernelPlaces {
         }
     }
 
-    /// A connection was placed: the director charges the same link, and the kernel hears what the
-    /// director expects of such connections, if it did not know.
+    /// Handles a connection that was placed: the director charges the same link, and the kernel
+    /// learns the demand that the director expects of such connections, if it did not know it.
     fn note(&mut self, connection: &Connection, link: LinkIndex) {
         let request = self.request(connection);
         let decision = self.director.decide_links(&request);
@@ -375,7 +378,7 @@ impl KernelPlaces {
         }
     }
 
-    /// Tells the kernel what the director expects of such connections.
+    /// Tells the kernel the demand that the director expects of such connections.
     fn teach(&mut self, connection: &Connection, demand: Bytes) {
         if demand == connection.demand {
             return;
@@ -383,11 +386,11 @@ impl KernelPlaces {
         let port_class = PortClass::of(connection.remote.port());
         let known = (connection.program.as_str(), port_class, demand);
         if let Err(error) = self.capture.set_demands([known]) {
-            tracing::debug!(%error, "the kernel's program keeps to the demands before");
+            tracing::debug!(%error, "can't update the demands of the kernel's program");
         }
     }
 
-    /// The rules left it no link.
+    /// Records a connection that the rules left no link.
     fn note_refused(&self, connection: &Connection) {
         let decision = self.director.decide_links(&self.request(connection));
         self.director.with(|director, _| {
@@ -396,7 +399,7 @@ impl KernelPlaces {
         });
     }
 
-    /// What rules and estimates go by, and what the rules have left it already.
+    /// Returns what rules and estimates depend on, and the links that rules have left to it.
     fn request(&self, connection: &Connection) -> ConnectionRequest {
         ConnectionRequest {
             protocol: if connection.udp {
@@ -431,13 +434,13 @@ impl KernelPlaces {
         if let Some(latency) = end.latency {
             placed.flow.round_trip(latency);
         }
-        // Nobody knows when its last bytes came: after the last time that it was looked.
+        // The last bytes arrived at an unknown time after the last count.
         placed.flow.heard(self.counted);
         placed.moved(now, end.moved);
     }
 }
 
-/// What connections have needed in earlier runs: the first ones of this are placed by it, too.
+/// Loads demands of earlier runs into the kernel, so that the first connections are placed by them.
 fn recall(capture: &mut Capture, director: &SharedDirector) -> Result<(), CaptureError> {
     let known = director.with(|director, _| director.demands().clone());
     let seen = known.iter().filter(|(_, needs)| needs.connections > 0);
@@ -451,11 +454,11 @@ fn recall(capture: &mut Capture, director: &SharedDirector) -> Result<(), Captur
     capture.set_demands(rows)
 }
 
-/// Follows the routes; where that can't be done, only links are.
+/// Follows the routes; `None` if that fails, so that only links are followed.
 async fn follow_routes() -> Option<PrefixMonitor> {
     let started = PrefixMonitor::start().await;
     started
-        .inspect_err(|error| tracing::warn!(%error, "changes of routes are not followed"))
+        .inspect_err(|error| tracing::warn!(%error, "can't follow changes of routes"))
         .ok()
 }
 
@@ -466,7 +469,7 @@ async fn changed(routes: &mut Option<PrefixMonitor>) -> Arc<Vec<IpNet>> {
     }
 }
 
-/// Ready when there are other ports than before.
+/// Completes when the ports have changed.
 async fn have_changed(ports: &mut Option<StubPorts>) {
     if let Some(ports) = ports
         && ports.changed().await.is_ok()
@@ -477,9 +480,9 @@ async fn have_changed(ports: &mut Option<StubPorts>) {
 }
 
 const EVERY: Duration = Duration::from_millis(500);
-/// The same while no connection is open.
+/// Interval while no connection is open.
 const IDLE_EVERY: Duration = Duration::from_secs(2);
-/// Of more events at once the rest is left for later.
+/// Most events handled at once; the rest waits.
 const MAX_EVENTS: usize = 4096;
-/// The kernel's table has no more.
+/// The kernel's table has room for no more.
 const MAX_FLOWS: usize = 65_536;

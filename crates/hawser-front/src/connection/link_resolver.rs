@@ -7,8 +7,8 @@ use crate::destination::HostName;
 use crate::resolve::Resolve;
 use crate::transport::DialError;
 
-/// The system's resolver, and where that is silent the name servers of every link that a director
-/// allows, each asked over its link.
+/// The system's resolver. If that is silent, the name servers of every link that a director allows
+/// are asked, each over its link.
 #[derive(Clone, Debug)]
 pub struct LinkResolver {
     names: Names,
@@ -16,7 +16,7 @@ pub struct LinkResolver {
 }
 
 impl LinkResolver {
-    /// A resolver over the links of `director`.
+    /// Creates a resolver over the links of `director`.
     pub fn new(director: SharedDirector) -> Self {
         Self {
             names: Names::new(),

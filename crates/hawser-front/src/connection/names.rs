@@ -11,13 +11,12 @@ use crate::destination::HostName;
 use crate::resolve::Resolve;
 use crate::transport::DialError;
 
-/// A resolver that remembers: what it has found before serves while the one behind it is silent or
-/// fails, as it does when the link that leads to its name server is dead.
+/// A resolver with a memory: earlier answers serve while the inner resolver is silent or fails, as
+/// when the link to its name server is dead.
 ///
-/// A name that is being looked up is not looked up a second time beside it, so that names asked in
-/// vain do not pile up.
+/// A name is looked up only once at a time, so that unanswered lookups do not pile up.
 ///
-/// Source: RFC 8767 (answers past their time, for want of better ones).
+/// Source: RFC 8767 (stale answers, if no fresh ones are available).
 #[derive(Debug)]
 pub struct RememberingResolver<R> {
     inner: Arc<R>,
@@ -33,7 +32,7 @@ struct Memory {
 }
 
 impl<R: Resolve> RememberingResolver<R> {
-    /// Remembers what `inner` finds.
+    /// Creates a resolver that remembers what `inner` finds.
     pub fn new(inner: R) -> Self {
         Self {
             inner: Arc::new(inner),
@@ -41,7 +40,7 @@ impl<R: Resolve> RememberingResolver<R> {
         }
     }
 
-    /// Looks a name up, or waits with those who do already.
+    /// Looks a name up, or joins a lookup in progress.
     fn look_up(&self, name: &HostName) -> Shared<BoxFuture<'static, Answer>> {
         let mut memory = lock(&self.memory);
         if let Some(running) = memory.running.get(name) {
@@ -49,7 +48,7 @@ impl<R: Resolve> RememberingResolver<R> {
         }
         let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.memory));
         let own = name.clone();
-        // It goes on when nobody waits any more, so that the next one finds the answer.
+        // The lookup continues without waiting callers, so that the next one finds the answer.
         let looking = tokio::spawn(async move {
             let answer = inner.resolve(&own).await;
             lock(&shared).note(&own, &answer);
@@ -101,9 +100,9 @@ fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Most answers come well before.
+/// Most answers arrive well before.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Servers move.
+/// Age after which answers expire, since servers move.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 const MAX_KNOWN: usize = 4096;
 
@@ -113,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers after so many milliseconds, as often as it may; then never.
+    /// Answers after so many milliseconds, once for each entry, and then never.
     struct Scripted {
         answers: Vec<(u64, Answer)>,
         asked: Arc<AtomicUsize>,
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_found_before_serves_while_nobody_answers() {
+    async fn earlier_answers_serve_while_the_resolver_is_silent() {
         let (resolver, asked) = resolver(&[(20, found("192.0.2.1"))]);
         let name = name("example.org");
         assert_eq!(resolver.resolve(&name).await, found("192.0.2.1"));
@@ -161,7 +160,11 @@ mod tests {
             assert_eq!(resolver.resolve(&name).await, found("192.0.2.1"));
         }
         assert_eq!(begun.elapsed(), 100 * PATIENCE);
-        assert_eq!(asked.load(Ordering::Relaxed), 2, "one look-up is under way");
+        assert_eq!(
+            asked.load(Ordering::Relaxed),
+            2,
+            "one look-up is in progress"
+        );
         tokio::time::advance(MAX_AGE).await;
         let late = timeout(Duration::from_secs(60), resolver.resolve(&name)).await;
         assert!(late.is_err(), "too old to be of use");

@@ -10,10 +10,10 @@ use hawser_types::StreamGroup;
 use super::{EarlyData, Sought};
 use crate::destination::{Destination, Host};
 
-/// The application that asks for a connection. Facts that are not known are `None`.
+/// The application that asks for a connection. Unknown facts are `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// The name that it asked for, where its connection is to an address.
+    /// The name that it asked for, where it connects to an address.
     pub domain: Option<String>,
     /// The process's name, as the kernel keeps it (15 bytes at most).
     pub program: Option<String>,
@@ -25,21 +25,21 @@ pub struct Origin {
     pub cgroup: Option<String>,
     /// The class that it marks its packets with (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
-    /// The host that it runs on, where that is known to be another one.
+    /// The host that it runs on, if that is known to be another one.
     pub host: Option<IpAddr>,
-    /// It runs on another machine, so that this one's own services are closed to it
+    /// Whether it runs on another machine, so that this one's own services are closed to it
     /// ([`ThisMachine`](crate::this_machine::ThisMachine)).
     pub is_elsewhere: bool,
-    /// The search for the process's name, where that is not known: it goes on when a user wants to
-    /// see the name.
+    /// The search for the process's name, if that is not known yet. It begins at the latest when a
+    /// user wants to see the name.
     pub sought: Option<Sought>,
-    /// What it has said already, where it takes the connection for established.
+    /// Data that it has sent already, if it takes the connection for established.
     pub early: Option<EarlyData>,
 }
 
 impl Origin {
-    /// Returns the label of a stream that this application has asked for; its text comes as soon as
-    /// the program is known. Of one on another host it is that host's address.
+    /// Returns the label of a stream that this application has asked for. Its text is set once the
+    /// program is known. For an application on another host it is that host's address.
     pub(crate) fn label(&self) -> Option<Label> {
         match (&self.program, self.sought.clone()) {
             (Some(program), _) => {
@@ -54,8 +54,8 @@ impl Origin {
         }
     }
 
-    /// Returns the group of its streams: all of one other host, and all of this one, have equal
-    /// shares. The peer can't tell the host's address from it, and two of a thousand hosts share a
+    /// Returns the group of its streams: each other host, and this host, has an equal share. The
+    /// peer can't derive the host's address from the group. Among a thousand hosts, two share a
     /// group once in two thousand times.
     pub(crate) fn group(&self) -> StreamGroup {
         static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -99,7 +99,7 @@ impl From<Process> for Origin {
     }
 }
 
-/// Four bytes in a frame.
+/// Fits in four bytes of a frame.
 const MAX_GROUP: u32 = (1 << 30) - 1;
 
 #[cfg(test)]

@@ -39,17 +39,17 @@ impl<V: Via, R: Resolve> OverLinks<V, R> {
         }
     }
 
-    /// Who decides.
+    /// Returns the director.
     pub(crate) const fn director(&self) -> &SharedDirector {
         &self.director
     }
 
-    /// What connects.
+    /// Returns what connects.
     pub(crate) const fn via(&self) -> &Arc<V> {
         &self.via
     }
 
-    /// Looks a destination's name up.
+    /// Looks up a destination's name.
     pub(crate) async fn resolve(
         &self,
         destination: &Destination,
@@ -79,7 +79,7 @@ impl<V: Via, R: Resolve> OverLinks<V, R> {
         self.dial_decided(request, addresses, decided).await
     }
 
-    /// Dials those of `addresses` that what was decided leads to.
+    /// Dials those of `addresses` that a decision leads to.
     pub(crate) async fn dial_decided(
         &self,
         request: ConnectionRequest,
@@ -100,7 +100,7 @@ impl<V: Via, R: Resolve> OverLinks<V, R> {
     }
 }
 
-/// Adds to a request what looking its name up has found: a single address.
+/// Adds the result of the name lookup to a request, if that is a single address.
 pub(crate) fn resolved(request: ConnectionRequest, addresses: &[IpAddr]) -> ConnectionRequest {
     match addresses {
         [only] => ConnectionRequest {

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use super::SharedDirector;
 use super::fetch::{Ask, Fetched, fetch};
 
-/// How much measuring may move.
+/// Limits how much measuring may transfer.
 pub trait ProbeBudget: Send + Sync + 'static {
-    /// Takes so many bytes for a link out of what is left for today; `false` when there is not as
-    /// much. May wait for the disk.
+    /// Takes so many bytes for a link out of the rest for today; `false` if too little is left. May
+    /// block on the disk.
     fn take(&self, link: &str, bytes: ByteCount) -> bool;
 }
 
-/// Looks after links by asking servers that the user has named: for captive portals, and for the
+/// Checks links with requests to servers that the user has named: for captive portals, and for the
 /// rates of links that were not busy yet.
 ///
 /// Source: DBAS §II.B.2 (active estimation; here with several servers and a budget).
@@ -29,7 +29,7 @@ pub struct Prober<B> {
     downloads: Vec<HttpUrl>,
     uploads: Vec<HttpUrl>,
     budget: Arc<B>,
-    /// What was done for each link, and when.
+    /// Last check and measurement of each link.
     done: BTreeMap<LinkIndex, Done>,
     turn: usize,
 }
@@ -41,7 +41,7 @@ struct Done {
 }
 
 impl<B: ProbeBudget> Prober<B> {
-    /// A prober for the links of `director`.
+    /// Creates a prober for the links of `director`.
     pub fn new(director: SharedDirector, config: &ConnectionConfig, budget: B) -> Self {
         Self {
             director,
@@ -54,7 +54,7 @@ impl<B: ProbeBudget> Prober<B> {
         }
     }
 
-    /// Does so until it is dropped.
+    /// Checks and measures until the future is dropped.
     pub async fn run(mut self) {
         let asks = [&self.portal_checks, &self.downloads, &self.uploads];
         if asks.iter().all(|urls| urls.is_empty()) {
@@ -74,7 +74,7 @@ impl<B: ProbeBudget> Prober<B> {
         }
     }
 
-    /// Asks whether somebody on the link answers in the name of others, when it is time to.
+    /// Checks whether a captive portal answers in place of servers, when a check is due.
     async fn check(&mut self, link: &LinkReport) {
         let done = self.done.entry(link.link.index).or_default();
         let pause = match link.health {
@@ -96,13 +96,13 @@ impl<B: ProbeBudget> Prober<B> {
                         .with(|director, _| director.set_portal(index, is_portal));
                     return;
                 }
-                // A server that can't be reached says nothing of portals; the next may.
+                // A server that can't be reached proves nothing about portals; the next may.
                 Err(error) => tracing::debug!(%url, link = link.link.name, %error, "no answer"),
             }
         }
     }
 
-    /// Measures what the link can carry, when nothing is known of it and nobody is disturbed.
+    /// Measures what the link can carry, if its rate is not known well and it is idle and free.
     async fn measure(&mut self, link: &LinkReport) {
         let is_free = link.is_free && link.load.connections == 0 && link.health == Health::Sound;
         let done = self.done.entry(link.link.index).or_default();
@@ -132,7 +132,7 @@ impl<B: ProbeBudget> Prober<B> {
         }
         let fetched = fetch(Some(&link.link), url, ask, PROBE_TIME).await;
         let logged = fetched.inspect_err(|error| {
-            tracing::debug!(%url, link = link.link.name, %error, "it can't be measured");
+            tracing::debug!(%url, link = link.link.name, %error, "can't measure this link");
         });
         // An error page is no transfer.
         logged.ok().filter(|it| (200..300).contains(&it.status))
@@ -149,7 +149,7 @@ impl<B: ProbeBudget> Prober<B> {
     }
 }
 
-/// Whether a page is what it is known to be.
+/// Returns whether a page is the expected one.
 fn is_expected(url: &HttpUrl, fetched: &Fetched) -> bool {
     match &url.expected {
         None => fetched.status == 204,
@@ -161,13 +161,13 @@ fn is_expected(url: &HttpUrl, fetched: &Fetched) -> bool {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Whoever signs in at a portal wants to go on.
+/// A user who signs in at a portal wants to continue soon.
 const PORTAL_PAUSE: Duration = Duration::from_secs(10);
 const SOUND_PAUSE: Duration = Duration::from_secs(300);
 const MAX_CHECK: ByteCount = ByteCount::from_kib(16);
 const CHECK_TIME: Duration = Duration::from_secs(5);
 const MEASURE_PAUSE: Duration = Duration::from_secs(600);
-/// What is known with less confidence is measured.
+/// Rates that are known with less confidence are measured.
 const ENOUGH: f64 = 0.3;
 /// One measurement: half a second at 16 Mbit/s.
 const PROBE: ByteCount = ByteCount::new(1_000_000);

@@ -22,10 +22,10 @@ use crate::transport::DialError;
 
 /// The attempts for one destination.
 ///
-/// One begins as soon as those before it have failed, or have had their time, or go over links of
-/// which nothing is to be hoped any more. They have more time while their links are slow and alive:
-/// in a queue nobody comes sooner for going elsewhere, and the policy knew of it. The first to be
-/// answered ends the others.
+/// An attempt begins as soon as those before it have failed, have used up their time, or go over
+/// links without hope. Attempts get more time while their links are slow and alive: going elsewhere
+/// does not help a connection in a queue, and the policy knew of the queue. The first answered
+/// attempt ends the others.
 pub(super) struct Race<'a, V: Via> {
     director: &'a SharedDirector,
     via: &'a Arc<V>,
@@ -33,7 +33,7 @@ pub(super) struct Race<'a, V: Via> {
     decision: LinkDecision,
     changes: watch::Receiver<u64>,
     asks_bond: Vec<IpAddr>,
-    /// Links or rules have changed since the decision.
+    /// Whether links or rules have changed since the decision.
     is_outdated: bool,
     waiting: VecDeque<Attempt>,
     begun: Vec<Begun>,
@@ -41,12 +41,12 @@ pub(super) struct Race<'a, V: Via> {
     most_telling: Option<DialError>,
 }
 
-/// A connection that is wanted, with the addresses in the order in which to try them.
+/// A wanted connection, with the addresses in the order in which to try them.
 #[derive(Debug)]
 pub(crate) struct Targets {
     pub(crate) request: ConnectionRequest,
     pub(crate) addresses: Vec<IpAddr>,
-    /// True for each address that goes as the system has it.
+    /// True for each address that follows the system's routes.
     pub(crate) by_routes: Vec<bool>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Targets {
 pub(crate) struct Decided {
     pub(crate) decision: LinkDecision,
     pub(crate) changes: watch::Receiver<u64>,
-    /// Addresses that handshakes ask for a bond.
+    /// Addresses whose handshakes ask for a bond.
     pub(crate) asks_bond: Vec<IpAddr>,
 }
 
@@ -77,7 +77,7 @@ struct Begun {
 enum State {
     Running,
     Failed(DialError),
-    /// Rules forbid it by now.
+    /// Rules forbid the attempt now.
     Withdrawn,
 }
 
@@ -109,7 +109,7 @@ impl<'a, V: Via> Race<'a, V> {
         }
     }
 
-    /// Tries until one is answered or all have failed.
+    /// Tries until an attempt is answered or all have failed.
     pub(super) async fn run(mut self) -> Result<Counted<V::Stream>, DialError> {
         let mut due = Instant::now();
         if self.changes.has_changed().is_ok_and(|it| it) {
@@ -139,7 +139,7 @@ impl<'a, V: Via> Race<'a, V> {
             }
             tokio::select! {
                 biased;
-                // First: what is answered over a link that is forbidden now is not taken.
+                // First: an answer over a link that is forbidden now must not be taken.
                 Ok(()) = self.changes.changed() => {
                     if self.review() {
                         due = Instant::now();
@@ -158,14 +158,14 @@ impl<'a, V: Via> Race<'a, V> {
         }
     }
 
-    /// Asks a suspect link that is due for the same destination, to see whether it leads anywhere
-    /// again. Nobody waits for it: where it answers, it is closed at once.
+    /// Connects to the same destination over a suspect link that is due, to test whether it leads
+    /// anywhere again. The race does not wait for it: an answered connection is closed at once.
     fn try_again(&mut self) {
         let Some(link) = self.decision.trial.take() else {
             return;
         };
-        // What goes by routes of its own may not be there over this link, and what is left to the
-        // system is not to be seen there.
+        // Addresses with routes of their own may not exist over this link, and connections that are
+        // left to the system must not be visible there.
         let asked = self.targets.addresses.iter().zip(&self.targets.by_routes);
         let mut asked = asked.filter(|(address, by_routes)| {
             let over_links = !**by_routes && self.decision.route(**address) == Route::Links;
@@ -178,7 +178,7 @@ impl<'a, V: Via> Race<'a, V> {
         trial::try_again(self.director, self.via, link, remote);
     }
 
-    /// Begins an attempt; when the next one is due.
+    /// Begins an attempt; returns when the next one is due.
     fn begin(&mut self, attempt: Attempt) -> Instant {
         let number = self.begun.len();
         let Attempt {
@@ -217,8 +217,8 @@ impl<'a, V: Via> Race<'a, V> {
         now + patience.max(reserve)
     }
 
-    /// A failure makes the next attempt due at once, unless others are running that may still be
-    /// answered: those have the rest of their time.
+    /// Returns when the next attempt is due after a failure: at once, unless running attempts may
+    /// still be answered. Those have the rest of their time.
     fn next_after_failure(&self) -> Instant {
         let patient = self.attempts().map(|it| it.at + it.patience).max();
         patient.unwrap_or_else(Instant::now)
@@ -239,8 +239,8 @@ impl<'a, V: Via> Race<'a, V> {
         }
     }
 
-    /// The far end has answered: the others are given up, and what they were not answered in time
-    /// speaks against their links.
+    /// Ends the other attempts after the far end has answered. Overdue answers count against their
+    /// links.
     fn won(mut self, number: usize, stream: V::Stream) -> Counted<V::Stream> {
         let Some(winner) = self.begun.get_mut(number) else {
             return Counted::new(stream, None);
@@ -261,19 +261,19 @@ impl<'a, V: Via> Race<'a, V> {
         Counted::new(stream, flow)
     }
 
-    /// Whether any attempt runs over a link that is not known to be dead.
+    /// Returns whether any attempt runs over a link that is not known to be dead.
     fn is_hopeful(&self) -> bool {
         let is_hopeful = |link| self.director.with(|director, _| director.is_hopeful(link));
         self.attempts().any(|it| it.index().is_none_or(is_hopeful))
     }
 
-    /// The attempts that run.
+    /// Returns the running attempts.
     fn attempts(&self) -> impl Iterator<Item = &Begun> {
         let begun = self.begun.iter();
         begun.filter(|it| it.state == State::Running)
     }
 
-    /// Whether any attempt runs over a link that answers late since it has so much to carry.
+    /// Returns whether any attempt runs over a link that answers late because of its load.
     fn is_only_slow(&self) -> bool {
         self.attempts().any(|it| {
             let link = it.index();
@@ -281,15 +281,15 @@ impl<'a, V: Via> Race<'a, V> {
         })
     }
 
-    /// Links or rules have changed: ends the attempts that are forbidden now, and drops those that
-    /// have not begun and have no way any more. Decides again where nothing is to be hoped of the
-    /// others, and says so.
+    /// Handles a change of links or rules: ends attempts that are forbidden now, and drops attempts
+    /// that have not begun and have no way left. Decides again if the remaining attempts are
+    /// without hope; returns whether it has.
     fn review(&mut self) -> bool {
         self.changes.mark_unchanged();
         self.is_outdated = true;
         let (director, targets) = (self.director, &self.targets);
         let outlook = |address, link: Option<&Arc<Link>>| {
-            // Whatever links there are.
+            // These do not depend on links.
             if targets.is_by_routes(address) {
                 return Outlook::Open;
             }
@@ -312,7 +312,7 @@ impl<'a, V: Via> Race<'a, V> {
         is_lost
     }
 
-    /// Decides anew under attempts that are now without hope.
+    /// Decides again, because the attempts so far are without hope.
     fn decide_again(&mut self) {
         self.is_outdated = false;
         let Targets {
@@ -343,15 +343,15 @@ impl Begun {
         self.link.as_ref().map(|link| link.index)
     }
 
-    /// Ends it, and gives its link back what that was charged.
+    /// Ends the attempt, and gives back the charge of its link.
     fn withdraw(&mut self) {
         self.state = State::Withdrawn;
         self.flow = None;
         self.abort.abort();
     }
 
-    /// Whether it should have been answered by now, since another was: it was silent for longer
-    /// than its link ever takes, or the way there is closed.
+    /// Returns whether it should have been answered by now, since another attempt was: it was
+    /// silent for longer than its link ever takes, or the way there is closed.
     fn is_miss(&self) -> bool {
         match self.state {
             State::Running => self.at.elapsed() >= self.patience,
@@ -361,7 +361,7 @@ impl Begun {
     }
 }
 
-/// How often a link that is slow is looked at.
+/// Interval at which a slow link is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Tells a connection that its link is gone for good, so that it ends with an error at once. Its
-/// socket would say nothing for minutes.
+/// Tells a connection that its link is gone for good, so that it fails at once. Its socket would
+/// report nothing for minutes.
 #[derive(Debug, Default)]
 pub(super) struct Stranded {
     is_set: AtomicBool,
-    /// Those who wait to read and to write.
+    /// The tasks that wait to read and to write.
     waiting: Mutex<[Option<Waker>; 2]>,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Waiting {
 }
 
 impl Stranded {
-    /// From now on the connection is broken.
+    /// Marks the connection as broken.
     pub(super) fn set(&self) {
         let mut waiting = self.lock();
         self.is_set.store(true, Ordering::Release);
@@ -33,8 +33,8 @@ impl Stranded {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// Passes on what a connection has answered, or an error where its link is gone. A task that
-    /// waits is woken when the link is given up.
+    /// Returns `polled`, or an error where the connection's link is gone. A waiting task is woken
+    /// when the link is given up.
     pub(super) fn check<T>(
         &self,
         polled: Poll<io::Result<T>>,

@@ -1,10 +1,10 @@
-//! What several files' tests need.
+//! Helpers for the tests of several files.
 
 use std::sync::Arc;
 
 use hawser_types::{Link, LinkIndex};
 
-/// A link that leads everywhere; its index is the sum of its name's bytes.
+/// Returns a link that leads everywhere; its index is the sum of its name's bytes.
 pub(crate) fn link(name: &str) -> Arc<Link> {
     Arc::new(Link {
         addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::2".parse().unwrap()],

@@ -1,4 +1,4 @@
-//! Asking over links whether they lead anywhere, beside what applications do.
+//! Tests over links whether they lead anywhere, beside the connections of applications.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use super::SharedDirector;
 use super::via::Via;
 use crate::transport::DialError;
 
-/// Asks a suspect link for `remote`, to see whether it leads anywhere again. Nobody waits for it.
+/// Tests a suspect link with a connection to `remote`. Does not wait for the result.
 pub(super) fn try_again<V: Via>(
     director: &SharedDirector,
     via: &Arc<V>,
@@ -30,12 +30,12 @@ pub(super) fn try_again<V: Via>(
     });
 }
 
-/// What asking for one place over several links at once has shown.
+/// The result of connecting to one place over several links at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// The link in question answers, after so long.
     Answers(Duration),
-    /// It did not within `waited`, and another link did.
+    /// The link did not answer within `waited`, but another link did.
     Silent {
         waited: Duration,
         by: LinkIndex,
@@ -45,8 +45,8 @@ pub(super) enum Comparison {
     Nothing,
 }
 
-/// Asks for `remote` over `link` and over some others at once, so that the place is in the same
-/// state for all, and waits for the link as long as its `patience` says.
+/// Connects to `remote` over `link` and over some others at once, so that the place is in the same
+/// state for all. Waits for the link as long as its `patience` says.
 pub(super) async fn compare<V: Via>(
     via: &V,
     (link, patience): (&Link, Duration),
@@ -83,13 +83,13 @@ pub(super) async fn compare<V: Via>(
     }
 }
 
-/// What came of asking.
+/// The result of one connection.
 enum Answer {
     /// An acceptance, which is closed at once, or a refusal, after so long.
     Came(Duration),
-    /// Nothing, or that there is no way there.
+    /// No answer, or no way there.
     Missing,
-    /// Something here was in the way.
+    /// An error on this host prevented the attempt.
     Unasked,
 }
 
@@ -106,7 +106,7 @@ async fn ask<V: Via>(via: &V, link: &Link, remote: SocketAddr) -> Answer {
     }
 }
 
-/// For two SYNs.
+/// Time for two SYNs.
 const TRIAL_TIME: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_that_answers_nobody_shows_nothing() {
+    async fn a_place_that_never_answers_shows_nothing() {
         for others in [
             vec![],
             vec![("a", Does::Nothing)],

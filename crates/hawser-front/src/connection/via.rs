@@ -12,20 +12,20 @@ use crate::transport::ByteStream;
 
 /// Makes connections over given links.
 ///
-/// What is near is to be reached as the system's routes have it.
+/// Destinations in the surroundings must be reached by the system's routes.
 pub trait Via: Surroundings {
-    /// What a connection is.
+    /// The type of a connection.
     type Stream: ByteStream + Observe;
 
-    /// Connects to `address` over `link`, or as the system's routes have it. Dropping the future
-    /// gives the attempt up.
+    /// Connects to `address` over `link`, or by the system's routes. Dropping the future gives the
+    /// attempt up.
     fn connect(
         &self,
         link: Option<&Link>,
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// The same for a connection whose handshake asks the far end for a bond, where handshakes can.
+    /// As [`Self::connect`], with a handshake that asks the far end for a bond, if possible.
     fn connect_asking(
         &self,
         link: &Link,
@@ -43,7 +43,7 @@ pub struct TcpVia {
 }
 
 impl TcpVia {
-    /// Connections that offer Multipath TCP, or do not.
+    /// Creates connections that offer Multipath TCP, or do not.
     pub fn new(mptcp: bool) -> Self {
         Self::with(SocketOptions {
             mptcp,
@@ -52,7 +52,7 @@ impl TcpVia {
         })
     }
 
-    /// This host's own connections, which are no program's.
+    /// Creates this host's own connections, which belong to no application.
     pub fn for_own() -> Self {
         Self::with(SocketOptions::default())
     }

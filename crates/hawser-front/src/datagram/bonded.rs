@@ -1,4 +1,4 @@
-//! Ports whose flows go over a gateway, each beside a stream of its own.
+//! Ports whose flows go over a gateway, each with a stream of its own.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -27,12 +27,12 @@ pub struct BondPorts {
     limits: BondLimits,
 }
 
-/// What one port may have.
+/// Limits of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BondLimits {
-    /// Flows; for one more the one that was still for longest ends.
+    /// Maximum number of flows. A further flow evicts the one that has been idle longest.
     pub flows: usize,
-    /// A flow ends that the application has sent nothing to for so long.
+    /// A flow ends after the application has sent nothing to it for this long.
     pub idle: Duration,
 }
 
@@ -62,7 +62,7 @@ impl BondPorts {
 impl DatagramPorts for BondPorts {
     fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
         if self.client.takes_datagrams() == Some(false) {
-            tracing::warn!("the gateway is of a version that carries no datagrams");
+            tracing::warn!("refusing a UDP port: the gateway's version does not support datagrams");
             return Err(DialError::GatewayUnavailable);
         }
         let (arrives, arrived) = mpsc::channel(MAX_ARRIVED);
@@ -82,7 +82,7 @@ impl DatagramPorts for BondPorts {
 
 struct BondPort {
     client: Arc<Client>,
-    /// Whose it is.
+    /// The application that owns the port.
     label: Option<Label>,
     limits: BondLimits,
     flows: BTreeMap<Destination, Flow>,
@@ -91,7 +91,7 @@ struct BondPort {
     sweep: Interval,
 }
 
-/// A flow, which a task of its own carries.
+/// A flow. A task of its own transports its datagrams.
 struct Flow {
     outgoing: Sender<Bytes>,
     task: AbortHandle,
@@ -102,7 +102,7 @@ struct Flow {
 impl DatagramPort for BondPort {
     fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool {
         let now = Instant::now();
-        // One that has ended was refused, or its session is over; asking at once again would not
+        // A flow that has ended was refused, or its session is over. Asking again at once would not
         // help.
         let is_over = |flow: &Flow| flow.outgoing.is_closed() && now - flow.begun >= REFUSAL_HOLDS;
         if self.flows.get(destination).is_some_and(is_over) {
@@ -134,7 +134,7 @@ impl DatagramPort for BondPort {
             // The tick has not registered a waker for the next one yet.
             let _ = self.sweep.poll_tick(cx);
         }
-        // It never ends: this end of it is held here.
+        // The channel never closes: `self` holds a sender.
         match ready!(self.arrived.poll_recv(cx)) {
             Some((from, payload)) => {
                 let length = payload.len().min(buffer.remaining());
@@ -178,14 +178,14 @@ impl Drop for Flow {
     }
 }
 
-/// What a flow is.
+/// Description of a flow.
 struct What {
     label: Option<Label>,
     destination: Destination,
     is_call: bool,
 }
 
-/// Carries one flow until either side ends it.
+/// Forwards the datagrams of one flow until either side ends it.
 async fn carry(
     client: Arc<Client>,
     what: What,
@@ -197,7 +197,7 @@ async fn carry(
         destination,
         is_call,
     } = what;
-    // Others would refuse it.
+    // Other gateways would refuse the opening of a call.
     let is_told = is_call && client.knows_calls();
     let opening = opening::of(&destination, is_told);
     let Ok(mut stream) = client.open(opening).await else {
@@ -211,21 +211,21 @@ async fn carry(
         stream.set_call();
     }
     let Some(source) = begin(&mut stream, &destination, &mut outgoing).await else {
-        tracing::debug!(%destination, code = ?stream.reset_code(), "a flow is refused");
+        tracing::debug!(%destination, code = ?stream.reset_code(), "gateway refused a flow");
         return;
     };
     loop {
         tokio::select! {
             payload = outgoing.recv() => match payload {
-                // What can't be sent is lost, as it might be on the way.
+                // A datagram that can't be sent is lost, as it might be in the network.
                 Some(payload) => drop(stream.send_datagram(payload)),
                 None => return,
             },
             arrived = poll_fn(|cx| stream.poll_datagram(cx)) => match arrived {
-                // Nor does anybody wait for what the application does not take.
+                // A datagram is lost, too, if the application's queue is full.
                 Ok(payload) => drop(arrives.try_send((source, payload))),
                 Err(error) => {
-                    tracing::debug!(%destination, %error, "a flow has ended");
+                    tracing::debug!(%destination, %error, "flow ended");
                     return;
                 }
             },
@@ -233,7 +233,7 @@ async fn carry(
     }
 }
 
-/// Sends in the stream until it is accepted; the far end's address.
+/// Sends in the stream until it is accepted. Returns the address that the far end sends to.
 async fn begin(
     stream: &mut BondStream,
     destination: &Destination,
@@ -264,7 +264,7 @@ fn address(destination: &Destination) -> Option<SocketAddr> {
     }
 }
 
-/// Each is a stream and, at the gateway, a socket.
+/// Each flow takes a stream and, at the gateway, a socket.
 const DEFAULT_FLOWS: usize = 256;
 /// Source: RFC 4787 §4.3 (REQ-5: not less than two minutes).
 pub(super) const DEFAULT_IDLE: Duration = Duration::from_secs(120);

@@ -1,14 +1,14 @@
-//! Memory that datagrams are received into, one piece for each thread.
+//! Receive buffers for datagrams, one for each thread.
 //!
-//! A flow needs it only while it is polled. A piece of 64 KiB for each flow would be memory that no
-//! budget counts, and clients open flows by the thousand.
+//! A flow needs a buffer only while it is polled. A buffer of 64 KiB for each flow would be memory
+//! that no budget counts, and clients open flows by the thousand.
 
 use std::cell::Cell;
 
-/// Lends the thread's buffer, which is longer than any datagram with a header in front of it. What
-/// it holds is left over from others.
+/// Lends the thread's buffer, which is longer than any datagram with a header in front of it. It
+/// contains leftovers of earlier uses.
 pub(crate) fn with_buffer<R>(work: impl FnOnce(&mut [u8]) -> R) -> R {
-    // Taken out, so that `work` may come here again: it then gets another one.
+    // Taken out, so that `work` may call this function again: it then gets another buffer.
     let mut buffer = BUFFER
         .take()
         .unwrap_or_else(|| vec![0; LENGTH].into_boxed_slice());
@@ -34,7 +34,7 @@ mod tests {
         let first = place();
         assert_eq!(first.1, LENGTH);
         assert_eq!(place(), first);
-        // One that is polled by another gets memory of its own.
+        // A flow that is polled by another one gets its own buffer.
         let (outer, inner) = with_buffer(|buffer| (buffer.as_ptr(), place().0));
         assert_ne!(outer, inner);
     }

@@ -1,4 +1,4 @@
-//! Ports whose flows go straight or over a gateway, each as it is best for it.
+//! Ports that send each flow either straight out or over a gateway, whichever suits the flow.
 
 #[cfg(test)]
 mod tests;
@@ -23,10 +23,10 @@ use crate::destination::Destination;
 use crate::near::{Neighbourhood, Surroundings};
 use crate::transport::DialError;
 
-/// Ports of two kinds, of which a [`SharedDirector`] chooses for each flow.
+/// Ports of two kinds. A [`SharedDirector`] chooses one of them for each flow.
 ///
-/// A flow keeps to its way for as long as it is used, but for one over a gateway that is not waited
-/// for: when the session is gone, it is asked for again.
+/// A flow keeps its way for as long as it is used. Exception: if a flow over a gateway does not
+/// wait for the gateway and the session is lost, the director chooses again.
 pub struct ChoicePorts<S = Routes> {
     direct: Arc<dyn DatagramPorts>,
     gateway: Arc<dyn DatagramPorts>,
@@ -35,8 +35,8 @@ pub struct ChoicePorts<S = Routes> {
 }
 
 impl ChoicePorts {
-    /// Ports that go straight by `direct`, or over a gateway by `gateway`, which `director` knows
-    /// of.
+    /// Creates ports that send straight by `direct`, or over the gateway of `director` by
+    /// `gateway`.
     pub fn new(
         direct: impl DatagramPorts,
         gateway: impl DatagramPorts,
@@ -65,7 +65,7 @@ impl<S: Surroundings> ChoicePorts<S> {
 impl<S: Surroundings> DatagramPorts for ChoicePorts<S> {
     fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
         let gateway = self.gateway.open(asker.clone());
-        // Who can say so at once is not to send in vain.
+        // If all flows need the gateway, refuse the port now: sending would be in vain.
         if let (Err(error), true) = (&gateway, self.director.is_all_by_gateway()) {
             return Err(*error);
         }
@@ -88,7 +88,7 @@ struct ChoicePort<S> {
     director: SharedDirector,
     neighbourhood: Neighbourhood<S>,
     chosen: BTreeMap<Destination, Taken>,
-    /// Whether hosts are near.
+    /// Open questions whether hosts are near.
     questions: Questions<bool>,
 }
 
@@ -133,7 +133,7 @@ impl<S: Surroundings> DatagramPort for ChoicePort<S> {
 }
 
 impl<S> ChoicePort<S> {
-    /// The way that a flow goes on by, if it has one.
+    /// Returns the way that a flow keeps, if it has one.
     fn taken(&mut self, destination: &Destination) -> Option<By> {
         let taken = self.chosen.get_mut(destination)?;
         let is_held = taken.by == By::Link || taken.waits_for_gateway;
@@ -149,7 +149,7 @@ impl<S> ChoicePort<S> {
             protocol: Protocol::Udp,
             ..self.asker.towards(destination)
         };
-        // The direct port looks names up and has links chosen for what it finds.
+        // The direct port looks names up and chooses links for the addresses that it finds.
         let decision = self.director.decide(&Question {
             request: &request,
             is_near,
@@ -191,5 +191,5 @@ impl<S> ChoicePort<S> {
     }
 }
 
-/// More than either kind of port has.
+/// More than the flows that either kind of port allows.
 const MAX_FLOWS: usize = 2048;

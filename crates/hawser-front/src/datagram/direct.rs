@@ -1,4 +1,4 @@
-//! Ports without a gateway: each flow goes straight out by the link that it was placed on.
+//! Ports without a gateway: each flow is sent straight out by the link that it was placed on.
 
 mod flows;
 mod sockets;
@@ -37,15 +37,15 @@ pub struct DirectPorts<P, R = LinkResolver> {
     machine: ThisMachine,
 }
 
-/// What one port may have.
+/// Limits of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectLimits {
-    /// Flows; for one more the one that was still for longest ends.
+    /// Maximum number of flows. A further flow evicts the one that has been idle longest.
     pub flows: usize,
-    /// A flow ends that was still for so long.
+    /// A flow ends after it has been idle for this long.
     pub idle: Duration,
-    /// A flow that never had an answer goes to another link with its next datagram after so
-    /// long.
+    /// A flow that has waited this long for its first answer moves to another link with its next
+    /// datagram.
     pub patience: Duration,
 }
 
@@ -82,7 +82,7 @@ impl<P: PlaceFlows, R: Resolve> DirectPorts<P, R> {
         }
     }
 
-    /// Sends nothing to `machine` for an application that runs elsewhere.
+    /// Protects `machine`: nothing is sent to it for an application that runs on another machine.
     #[must_use]
     pub fn guarding(self, machine: ThisMachine) -> Self {
         Self { machine, ..self }
@@ -128,7 +128,7 @@ impl<P: PlaceFlows, R: Resolve> DatagramPort for DirectPort<P, R> {
             && let remote = SocketAddr::new(ip.to_canonical(), *port)
             && self.flows.has(remote)
         {
-            // What there is has a link, or goes by routes for good.
+            // An existing flow has its link, or uses the system's routes for good.
             return self.transmit((remote, false), None, payload).is_ok();
         }
         match self.ways.known(host) {
@@ -158,9 +158,9 @@ impl<P: PlaceFlows, R: Resolve> DatagramPort for DirectPort<P, R> {
                     }
                     buffer.clear();
                 }
-                // Its flows are placed anew when they have something to send.
+                // The socket's flows are placed anew when they have something to send.
                 Err(error) => {
-                    tracing::debug!(%error, "a socket for datagrams is of no use any more");
+                    tracing::debug!(%error, "discarding a failed datagram socket");
                     self.sockets.remove(&key);
                 }
             }
@@ -170,7 +170,7 @@ impl<P: PlaceFlows, R: Resolve> DatagramPort for DirectPort<P, R> {
 }
 
 impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
-    /// Sends to the first address of a host that a link leads to, and to the same one from then on.
+    /// Sends to the first address of a host that a link leads to, and keeps using that address.
     fn transmit_to_host(&mut self, host: &Host, port: u16, payload: &[u8]) -> bool {
         let domain = match host {
             Host::Name(name) => Some(name),
@@ -184,7 +184,7 @@ impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
         })
     }
 
-    /// Sends by the flow's link; where that is gone or fails, by another.
+    /// Sends by the flow's link; if the link is gone or fails, by another link.
     fn transmit(
         &mut self,
         (remote, by_routes): (SocketAddr, bool),
@@ -193,7 +193,7 @@ impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
     ) -> Result<(), DialError> {
         let now = Instant::now();
         let asker = Arc::clone(&self.asker);
-        // With every datagram, since addresses come to this machine while flows last.
+        // Checked for every datagram: this machine may get new addresses during a flow.
         if !self.machine.admits(&asker, remote.ip()) {
             return Err(DialError::RefusedByPolicy);
         }
@@ -228,7 +228,7 @@ impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
         }
     }
 
-    /// Lets a flow stay where it is, unless its link is gone or has answered nothing.
+    /// Keeps a flow on its link, unless the link is gone or the flow gets no answers there.
     fn review(
         &self,
         mut flow: Flow<P::Books>,
@@ -249,7 +249,7 @@ impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
         }
         let mut tried = flow.tried.clone();
         tried.push(index);
-        // Where there is no other it stays: not everything is answered.
+        // Without another link the flow stays: not every datagram gets an answer.
         match self.begin(target, tried, now) {
             Ok(flow) => Ok(flow),
             Err(_) => {
@@ -290,7 +290,7 @@ impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
     }
 }
 
-/// True if the socket itself is at fault, rather than the destination or the moment.
+/// True if the socket itself has failed, rather than the destination or this one send.
 fn is_of_no_use(error: &std::io::Error) -> bool {
     let lost = [
         libc::ENODEV,

@@ -1,17 +1,18 @@
-//! What a bonded stream that carries datagrams says: its opening, and the datagrams that go in it
+//! Contents of a bonded stream for datagrams: its opening, and the datagrams that it contains
 //! before it is accepted.
 //!
 //! The opening is an encoded [`Destination`] whose kind is 4, 5 or 6 in place of 1, 2 or 3, or 7, 8
 //! or 9 for a call. The acceptor answers with the address that it sends to, encoded as a
-//! destination. Until then the opener puts datagrams into the stream, each behind its length (2
-//! bytes), since one beside the stream might come before it; afterwards they go beside it.
+//! destination. Until the acceptance the opener puts datagrams into the stream, each behind its
+//! length (2 bytes), since a datagram beside the stream might overtake the opening. Afterwards
+//! datagrams go beside the stream.
 
 use bytes::{Buf, Bytes, BytesMut};
 use hawser_wire::StreamKind;
 
 use crate::destination::{Destination, DestinationError};
 
-/// The opening for datagrams to `destination`; whether they are a call's.
+/// Returns the opening for datagrams to `destination`, of a call or others.
 pub fn of(destination: &Destination, is_call: bool) -> Bytes {
     let mut bytes = destination.to_bytes();
     if let Some(kind) = bytes.first_mut() {
@@ -20,10 +21,10 @@ pub fn of(destination: &Destination, is_call: bool) -> Bytes {
     bytes.into()
 }
 
-/// Where a stream's datagrams go, and whether they are a call's.
+/// Reads the destination of a stream's datagrams, and whether they belong to a call.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// The fault in the bytes.
 pub fn read(opening: &[u8]) -> Result<(Destination, bool), DestinationError> {
     let (&kind, rest) = opening.split_first().ok_or(DestinationError::Truncated)?;
     let is_call = kind > CALLS;
@@ -38,7 +39,7 @@ pub fn read(opening: &[u8]) -> Result<(Destination, bool), DestinationError> {
     Ok((destination, is_call))
 }
 
-/// Puts a datagram behind its length. `false`: it is too large for that.
+/// Appends a datagram behind its length. `false`: it is too large.
 pub fn put_early(payload: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(length) = u16::try_from(payload.len()) else {
         return false;
@@ -48,7 +49,7 @@ pub fn put_early(payload: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Takes the next datagram off the bytes that have come in a stream; `None` until it is whole.
+/// Takes the next datagram off the bytes of a stream; `None` until it is complete.
 pub fn take_early(bytes: &mut BytesMut) -> Option<Bytes> {
     let length = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
     if bytes.len() < EARLY_HEADER + length {
@@ -58,15 +59,14 @@ pub fn take_early(bytes: &mut BytesMut) -> Option<Bytes> {
     Some(bytes.split_to(length).freeze())
 }
 
-/// The bytes ahead of a datagram in the stream.
+/// Length of the header ahead of a datagram in the stream, in bytes.
 pub const EARLY_HEADER: usize = 2;
-/// How much the opener puts into the stream at most: what every stream may carry without being
-/// told, halved.
+/// Maximum early bytes in the stream: half of the credit that every stream has from the start.
 pub const MAX_EARLY: usize = 32 * 1024;
 
-/// Between the kinds of hosts for connections and those for datagrams.
+/// Distance from the kinds of hosts for connections to those for datagrams.
 const KINDS: u8 = StreamKind::DatagramsV4.number() - StreamKind::ConnectV4.number();
-/// And those for calls.
+/// Distance from the kinds of hosts for connections to those for calls.
 const CALLS: u8 = StreamKind::CallV4.number() - StreamKind::ConnectV4.number();
 
 #[cfg(test)]

@@ -12,35 +12,35 @@ use crate::transport::DialError;
 
 /// Places flows on links.
 pub trait PlaceFlows: Send + Sync + 'static {
-    /// What counts a flow.
+    /// Accounts for one flow.
     type Books: Books;
 
-    /// The link that a flow takes, but none of `tried`, on which no answer came.
+    /// Returns the link for a flow: none of `tried`, on which the flow got no answer.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no such link.
     fn place(
         &self,
         target: Target<'_>,
         tried: &[LinkIndex],
     ) -> Result<Placement<Self::Books>, DialError>;
 
-    /// True if `address` is to be reached as the system's routes have it: it is this machine's own,
-    /// on a link itself, or has a route that is more particular than the default one.
+    /// True if the system's routes decide how `address` is reached: it is this machine's own, on a
+    /// link itself, or has a route that is more specific than the default one.
     fn goes_by_routes(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
 
-    /// True if a flow to `remote` may stay on the link, which was as this says when the flow was
+    /// True if a flow to `remote` may stay on the link; `link` is its state when the flow was
     /// placed.
     fn stays(&self, link: &Link, remote: IpAddr) -> bool;
 
-    /// True if others were not answered on the link lately, and were on another.
+    /// True if other flows recently got no answer on the link, but got one on another.
     fn is_suspect(&self, link: LinkIndex) -> bool;
 
-    /// A flow was not answered on the link within `waited`, and was answered on another.
+    /// Notes that a flow got no answer on the link within `waited`, but got one on another.
     fn on_miss(&self, link: LinkIndex, waited: Duration);
 }
 
-/// Where a flow is to go.
+/// The destination of a flow, and what is known about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The far end.
@@ -49,25 +49,25 @@ pub struct Target<'a> {
     pub domain: Option<&'a HostName>,
     /// The application.
     pub asker: &'a Origin,
-    /// What [`PlaceFlows::goes_by_routes`] says of it.
+    /// The result of [`PlaceFlows::goes_by_routes`] for the far end.
     pub by_routes: bool,
 }
 
-/// Where a flow goes.
+/// The place of a flow.
 #[derive(Debug)]
 pub struct Placement<B> {
-    /// The link; `None` to go as the system's routes have it.
+    /// The link; `None`: the system's routes decide.
     pub link: Option<Arc<Link>>,
-    /// What counts it, until it is dropped.
+    /// The flow's accounts. The flow counts until they are dropped.
     pub books: B,
 }
 
-/// Counts one flow.
+/// Accounts for one flow.
 pub trait Books: Send + 'static {
-    /// The far end has sent something for the first time.
+    /// Notes the first datagram from the far end.
     fn on_answer(&self);
 
-    /// So much more was sent or received.
+    /// Adds bytes that were sent (`up`) or received (`down`).
     fn on_moved(&self, up: ByteCount, down: ByteCount);
 }
 

@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::destination::Host;
 
-/// A datagram that waits: its port and payload.
+/// A waiting datagram: its port and payload.
 pub(super) type Waiting = (u16, Vec<u8>);
 
 /// Questions about the hosts that one port sends to, and the datagrams that wait for the answers.
@@ -61,7 +61,7 @@ impl<A: Send + 'static> Questions<A> {
         true
     }
 
-    /// The next host of which the answer is known now, and what has waited for it.
+    /// Returns the next host whose answer has arrived, and the datagrams that waited for it.
     pub(super) fn poll_answered(&mut self, cx: &mut Context<'_>) -> Poll<(Host, A, Vec<Waiting>)> {
         match self.running.poll_next_unpin(cx) {
             Poll::Ready(Some((host, answer))) => {

@@ -1,4 +1,4 @@
-//! Connections to servers that were discovered, or may be by their handshakes.
+//! Connections to servers that were discovered, or that their handshakes may reveal.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::resolve::Resolve;
 use crate::transport::{DialError, Dialer};
 
 impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
-    /// Those of `addresses` whose handshakes ask for a bond, where they may.
+    /// Returns those of `addresses` whose handshakes ask for a bond, if `may_ask`.
     pub(super) fn asking(
         &self,
         may_ask: bool,
@@ -38,8 +38,8 @@ where
     R: Resolve,
     P: Sessions,
 {
-    /// Dials over a session with a server that was discovered, and soon another way as well unless
-    /// that is the only one; the first that is answered is it.
+    /// Dials over a session with a discovered server, and soon another way as well unless the
+    /// session is the only one; the first answer wins.
     pub(super) async fn dial_by_server(
         &self,
         servers: &dyn DialDiscovered<<P::Way as Dialer>::Stream>,
@@ -55,7 +55,7 @@ where
         } else {
             let on_loss = |loss| match loss {
                 Loss::Overtaken(_) => servers.note_overtaken(at),
-                Loss::Failed(error) => tracing::debug!(%at, %error, "not by the session"),
+                Loss::Failed(error) => tracing::debug!(%at, %error, "the server's session failed"),
             };
             let direct = self.dial_by_decision((destination, origin), None, false);
             dial_either(way.dialing, way.head_start, direct, on_loss).await?
@@ -66,8 +66,8 @@ where
         }
     }
 
-    /// Dials where no session with the destination runs. Its handshake may ask for one, and may
-    /// show that there can be one.
+    /// Dials where no session with the destination runs. The handshake may ask for a session, and
+    /// may show that one is possible.
     pub(super) async fn dial_unmet(
         &self,
         to: (&Destination, &Origin),
@@ -79,7 +79,7 @@ where
             match servers.bond_answer(stream.socket(), destination, origin) {
                 BondAnswer::None => {}
                 BondAnswer::Taken(way) => {
-                    // Its socket goes on as the session's first channel.
+                    // The socket continues as the session's first channel.
                     drop(opened);
                     return self.dial_by_server(servers, way, to).await;
                 }
@@ -92,7 +92,7 @@ where
         if let EitherStream::Direct(stream) = &opened
             && let Some(remote) = stream.remote()
         {
-            // Beside the connection, which has begun.
+            // This happens beside the connection, which is established.
             if let Some(peers) = self.peers() {
                 peers.look_for(&destination.host, remote);
             }
@@ -109,7 +109,7 @@ where
     }
 
     /// Dials over a link to the server at `at`, and opens a stream in the session that begins on
-    /// that connection; no other connection is of use.
+    /// that connection. Fails if no session begins there.
     async fn dial_asking(
         &self,
         servers: &dyn DialDiscovered<<P::Way as Dialer>::Stream>,
@@ -125,7 +125,7 @@ where
         let opened = self.links.dial(request, addresses, asks_bond).await?;
         match servers.bond_answer(opened.socket(), destination, origin) {
             BondAnswer::Taken(way) => {
-                // Its socket goes on as the session's first channel.
+                // The socket continues as the session's first channel.
                 drop(opened);
                 way.dialing.await
             }
@@ -134,8 +134,8 @@ where
     }
 }
 
-/// Dials over a session, and soon over one that begins with the connection as well; the first that
-/// is answered is it. Returns the first one's error where both fail.
+/// Dials over a session, and soon over one that begins with the connection as well; the first
+/// answer wins. Returns the first one's error if both fail.
 async fn dial_either_session<S>(
     by_session: impl Future<Output = Result<S, DialError>>,
     head_start: Duration,

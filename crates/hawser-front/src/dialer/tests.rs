@@ -22,12 +22,12 @@ use crate::destination::HostName;
 use crate::near::Surroundings;
 use crate::near::tests::Home;
 
-/// One way to a server that is there, or to nobody.
+/// A fake way to a running server.
 #[derive(Clone)]
 struct Fake {
     server: SocketAddr,
     dialed: Arc<AtomicUsize>,
-    /// In milliseconds.
+    /// Time that a dial takes, in milliseconds.
     takes: Arc<AtomicU64>,
     fails: Arc<Mutex<Option<DialError>>>,
     is_up: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ impl Fake {
     }
 }
 
-/// As a gateway.
+/// Acts as a gateway.
 impl Dialer for Fake {
     type Stream = TcpStream;
 
@@ -76,7 +76,7 @@ impl SessionDialer for Fake {
     }
 }
 
-/// As links, all of them.
+/// Acts as all links.
 impl Via for Fake {
     type Stream = TcpStream;
 
@@ -92,7 +92,7 @@ impl Surroundings for Fake {
     }
 }
 
-/// Names all lead to the same address.
+/// Resolves all names to the same address.
 struct Named(Arc<Mutex<IpAddr>>);
 
 impl Resolve for Named {
@@ -115,7 +115,7 @@ struct Scene {
     gateway: Fake,
     director: SharedDirector,
     dialer: ConnectionDialer<Fake, Named, Fake>,
-    /// Where names lead.
+    /// The address that names lead to.
     named: Arc<Mutex<IpAddr>>,
 }
 
@@ -156,7 +156,7 @@ fn session() -> SessionView {
 }
 
 impl Scene {
-    /// How often each was dialed for one connection.
+    /// Returns how often each way was dialed for one connection.
     async fn dial(&self, to: &str) -> (usize, usize) {
         let host = match to.parse::<IpAddr>() {
             Ok(address) => Host::Ip(address),
@@ -231,7 +231,7 @@ async fn a_gateway_for_everything_gets_all_but_what_rules_say_and_what_is_near()
         (OUT_THERE, BY_GATEWAY),
         ("www.example.org", BY_GATEWAY),
         ("10.0.0.7", STRAIGHT),
-        // The gateway's own loopback, if it lets anybody there.
+        // The gateway's own loopback, if it lets clients go there.
         ("127.0.0.1", BY_GATEWAY),
         ("localhost", BY_GATEWAY),
     ] {
@@ -302,16 +302,16 @@ async fn a_gateway_that_is_used_otherwise_keeps_what_is_known_of_it() {
 
 #[tokio::test]
 async fn where_it_is_weighed_a_connection_never_depends_on_the_gateway() {
-    // No link leads anywhere here, so that the gateway is always the better one.
+    // No link leads anywhere here, so the gateway is always better.
     let scene = scene(GatewayUse::Auto).await;
     assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
     *scene.gateway.fails.lock().unwrap() = Some(DialError::RefusedByPolicy);
     assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
-    // One that is silent has a head start.
+    // A silent gateway has a head start.
     *scene.gateway.fails.lock().unwrap() = None;
     scene.gateway.takes.store(60_000, Ordering::Relaxed);
     assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
-    // The session has ended, or will be known to have in a moment.
+    // The session has ended, or is about to be known to have ended.
     scene.gateway.is_up.store(false, Ordering::Relaxed);
     assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
     scene.director.set_session(None);
@@ -322,7 +322,7 @@ async fn where_it_is_weighed_a_connection_never_depends_on_the_gateway() {
 async fn a_gateway_that_a_link_has_overtaken_is_known_to_be_slow() {
     let scene = scene(GatewayUse::Auto).await;
     assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
-    // Something is on it, so that it is not taken for what it is when it is empty.
+    // With a stream on it, the gateway's latency is not taken for that of an empty one.
     let to: Destination = "198.51.100.2:443".parse().unwrap();
     let decision = scene.director.decide(&Question {
         request: &Origin::default().towards(&to),
@@ -340,7 +340,7 @@ async fn a_gateway_that_a_link_has_overtaken_is_known_to_be_slow() {
     assert!(latency() > before, "{before:?} {:?}", latency());
 }
 
-/// The name says nothing of the rule, and its address does.
+/// The name does not match the rule, but its address does.
 #[tokio::test]
 async fn a_name_goes_by_the_gateway_where_a_rule_gives_its_address_away() {
     let scene = scene(GatewayUse::Never).await;
@@ -360,7 +360,7 @@ async fn a_name_goes_by_the_gateway_where_a_rule_gives_its_address_away() {
     assert_eq!(scene.dial("www.example.org").await, BY_GATEWAY);
 }
 
-/// The name says nothing of where it leads, and its address does.
+/// The name does not reveal where it leads, but its address does.
 #[tokio::test]
 async fn a_name_that_leads_nearby_goes_straight_as_its_address_does() {
     let rule = |when, mode| Rule {
@@ -384,7 +384,7 @@ async fn a_name_that_leads_nearby_goes_straight_as_its_address_does() {
     scene.director.set_rules(Arc::new(RuleSet::new(rules)));
     for (name, leads) in [
         ("www.example.org", "10.0.0.7"),
-        // The gateway would not find this machine by it.
+        // The gateway would not find this machine by this name.
         ("www.localhost", "127.0.0.1"),
         ("www.example.org", OUT_THERE),
     ] {
@@ -395,7 +395,7 @@ async fn a_name_that_leads_nearby_goes_straight_as_its_address_does() {
     assert_eq!(scene.dial("127.0.0.1").await, BY_GATEWAY);
 }
 
-/// A page has a browser ask for a name of its own, which leads here a moment later.
+/// A page makes a browser ask for a name of the page's owner, which leads here a moment later.
 #[tokio::test]
 async fn a_name_of_the_internet_opens_nothing_to_this_machine() {
     for usage in [GatewayUse::Auto, GatewayUse::Never] {
@@ -416,7 +416,7 @@ async fn a_name_of_the_internet_opens_nothing_to_this_machine() {
             assert_eq!(dialed.err(), Some(DialError::RefusedByPolicy), "{leads}");
             assert_eq!(scene.direct.dialed(), 0, "{leads}");
         }
-        // What a program names itself is its own business.
+        // An application may name this machine itself.
         *scene.named.lock().unwrap() = "127.0.0.1".parse().unwrap();
         for own in ["127.0.0.1:80", "localhost:80"] {
             assert!(

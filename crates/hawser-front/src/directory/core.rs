@@ -1,4 +1,4 @@
-//! The turns of a directory: what has come goes in, changes are kept, what follows goes out.
+//! The turns of a directory: it takes inputs, saves changes and sends outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,7 +27,7 @@ use super::tls::DirectoryTls;
 use super::users::UserFile;
 use super::view::{BindingView, DirectoryView};
 
-/// The directory, shared by its thread and those who look at it.
+/// The directory, shared by its thread and its observers.
 pub(super) struct Core {
     inner: Mutex<Inner>,
     users: UserFile,
@@ -36,9 +36,9 @@ pub(super) struct Core {
 struct Inner {
     directory: Directory,
     table: BindingTable,
-    /// Addresses whose bindings the file does not have yet.
+    /// Addresses whose latest bindings are not in the file yet.
     unkept: BTreeSet<String>,
-    /// The file could be written the last time.
+    /// Whether the last write of the file succeeded.
     is_keeping: bool,
 }
 
@@ -98,7 +98,7 @@ impl Core {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Users who are not in the file any more are nowhere.
+    /// Reads the file of users again if it has changed, and removes bindings of removed users.
     fn reload_users(&self) {
         match self.users.reload_if_changed() {
             Ok(false) => {}
@@ -120,13 +120,13 @@ impl Core {
                 inner.directory.retain_watchers(|user| self.users.has(user));
                 inner.keep();
             }
-            Err(error) => tracing::warn!(%error, "the directory's users are as they were"),
+            Err(error) => tracing::warn!(%error, "can't reload the directory's users"),
         }
     }
 }
 
 impl Inner {
-    /// Keeps what has changed. Where that fails, it is tried again with the next change.
+    /// Saves changed bindings. After a failure, saves them with the next change.
     fn keep(&mut self) {
         while let Some(address) = self.directory.poll_change() {
             self.unkept.insert(address);
@@ -150,7 +150,7 @@ impl Inner {
             }
             Err(error) => {
                 if std::mem::replace(&mut self.is_keeping, false) {
-                    tracing::warn!(%error, "a restart would lose what changes now");
+                    tracing::warn!(%error, "can't save bindings: a restart would lose them");
                 }
             }
         }
@@ -171,23 +171,23 @@ fn restore(
         if users.is_known(&address)
             && let Err(refusal) = location.restore(moment.now, &address, bindings)
         {
-            tracing::warn!(%address, reason = refusal.reason, "bindings are not restored");
+            tracing::warn!(%address, reason = refusal.reason, "can't restore bindings");
         }
     }
-    // What has ended meanwhile, and those who are no users any more.
+    // Remove bindings that have expired, and those of removed users.
     let location = &*location;
     let swept = table.retain(|address| !location.bindings(moment.now, address).is_empty());
     if let Err(error) = swept {
-        tracing::warn!(%error, "can't remove bindings that have ended");
+        tracing::warn!(%error, "can't remove expired bindings");
     }
     tracing::info!(
         bindings = location.binding_count(),
-        "the directory has its bindings again"
+        "restored the directory's bindings"
     );
     Ok(())
 }
 
-/// Serves until `stopped` is ready, or has gone.
+/// Serves until `stopped` completes or its sender is dropped.
 pub(super) async fn serve(
     core: Arc<Core>,
     sockets: Sockets,
@@ -216,7 +216,7 @@ pub(super) async fn serve(
     }
 }
 
-/// How messages leave.
+/// The sockets and streams by which messages leave.
 struct Ways {
     datagrams: Vec<Arc<DatagramSocket>>,
     streams: BTreeMap<u64, mpsc::Sender<Bytes>>,
@@ -235,7 +235,7 @@ impl Ways {
         if inner.directory.poll_timeout().is_some_and(|at| at <= now) {
             inner.directory.handle_timeout(now);
         }
-        // Before anybody is told.
+        // Save before sending any answer.
         inner.keep();
         while let Some(output) = inner.directory.poll_output() {
             outputs.push(output);
@@ -282,7 +282,7 @@ impl Ways {
                 let socket = usize::try_from(socket).ok();
                 let socket = socket.and_then(|number| self.datagrams.get(number));
                 if let Some(Err(error)) = socket.map(|socket| socket.send_to(&bytes, to)) {
-                    tracing::debug!(%to, %error, "a datagram of the directory is lost");
+                    tracing::debug!(%to, %error, "can't send a datagram of the directory");
                 }
             }
             Output::Connect { flow, to } => {
@@ -293,7 +293,7 @@ impl Ways {
                 let stream = self.streams.get(&flow.number);
                 let is_full = stream.is_some_and(|stream| stream.try_send(bytes).is_err());
                 if is_full {
-                    // The far end does not read. Its pump says that it has ended.
+                    // The far end does not read. Its pump reports the end of the connection.
                     self.streams.remove(&flow.number);
                 }
             }
@@ -321,9 +321,9 @@ fn moment() -> Moment {
     }
 }
 
-/// Messages that wait for a turn; each is a datagram at most.
+/// Messages that wait for a turn; each is at most a datagram.
 const MAX_INPUTS: usize = 256;
-/// Messages of one turn: their changes are kept together.
+/// Messages of one turn, whose changes are saved together.
 const MAX_AT_ONCE: usize = 128;
 /// Messages that wait for one stream.
 const MAX_WRITES: usize = 64;

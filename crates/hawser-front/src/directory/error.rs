@@ -11,7 +11,7 @@ use super::table::TableError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
-    /// The system does not let it listen there.
+    /// The system does not let the directory listen at an address.
     #[error("the directory can't listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -19,10 +19,10 @@ pub enum DirectoryError {
         /// The system's answer.
         source: io::Error,
     },
-    /// What was kept can't be read.
+    /// The saved bindings can't be read.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The system has no thread, or no randomness.
+    /// The system provides no thread or no randomness.
     #[error("the directory can't be started: {0}")]
     System(#[from] io::Error),
 }

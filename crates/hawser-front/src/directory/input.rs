@@ -1,4 +1,4 @@
-//! What comes to a directory.
+//! Inputs of a directory.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use hawser_sip::fields::Transport;
 use hawser_sip::transaction::Flow;
 use tokio::net::TcpStream;
 
-/// What has come.
+/// An input of a directory.
 pub(super) enum Input {
     Datagram {
         socket: u32,

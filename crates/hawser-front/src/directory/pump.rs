@@ -18,13 +18,13 @@ use super::tls::DirectoryTls;
 /// The far end of one connection.
 pub(super) struct Pump {
     pub(super) flow: Flow,
-    /// What is to be written. When it ends, the connection does.
+    /// Bytes to write. The connection ends when the sender is dropped.
     pub(super) writes: mpsc::Receiver<Bytes>,
     pub(super) inputs: mpsc::Sender<Input>,
 }
 
 impl Pump {
-    /// Serves a connection that has come.
+    /// Serves an accepted connection.
     pub(super) async fn serve(self, stream: TcpStream, tls: Option<DirectoryTls>) {
         let Some(DirectoryTls(config)) = tls else {
             return self.run(Ok(stream)).await;
@@ -35,7 +35,7 @@ impl Pump {
             .await;
     }
 
-    /// Connects, and serves that.
+    /// Connects, and serves the connection.
     pub(super) async fn connect(self, to: SocketAddr) {
         let options = SocketOptions {
             connect_timeout: PATIENCE,
@@ -47,10 +47,10 @@ impl Pump {
 
     async fn run<S: AsyncRead + AsyncWrite>(mut self, stream: io::Result<S>) {
         if let Err(error) = self.exchange(stream).await {
-            tracing::debug!(flow = self.flow.number, %error, "a connection of the directory ends");
+            tracing::debug!(flow = self.flow.number, %error, "directory connection ended");
         }
         let flow = self.flow;
-        // Nobody hears it when the directory ends as well.
+        // The receiver is gone if the directory has ended as well.
         let _ = self.inputs.send(Input::Closed { flow }).await;
     }
 
@@ -85,5 +85,5 @@ impl Pump {
 }
 
 const READ_SIZE: usize = 4096;
-/// For the far end to answer, or to take what it was sent.
+/// Time for the far end to answer, or to read what was sent.
 const PATIENCE: Duration = Duration::from_secs(10);

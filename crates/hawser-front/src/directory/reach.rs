@@ -1,4 +1,4 @@
-//! Where a directory sends requests to.
+//! Which hosts a directory sends requests to.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::gateway::DestinationPolicy;
 /// The hosts that a directory may reach for its users and their callers.
 pub(super) struct Hosts {
     policy: DestinationPolicy,
-    /// Nobody on another machine can ask, so that this one need not be spared.
+    /// Whether only this machine can ask, so that its own addresses need no protection.
     is_local: bool,
 }
 
@@ -21,8 +21,8 @@ impl Hosts {
 }
 
 impl Reach for Hosts {
-    /// What a user registers is text. So it leads to hosts on the internet, to networks that the
-    /// owner allows, and into other networks only where the user himself was heard from.
+    /// A registered contact is unverified text. So it may lead to hosts on the internet and to
+    /// networks that the owner allows, but to other networks only if the user was heard from there.
     fn may_reach(&self, address: IpAddr, is_origin: bool) -> bool {
         if self.is_local {
             let group = [Refusal::Multicast, Refusal::Broadcast];
@@ -56,7 +56,7 @@ mod tests {
         })
     }
 
-    /// Whether it is reached for anyone, and for a user who was heard from there.
+    /// Returns whether it may be reached for anyone, and for a user who was heard from there.
     fn reached(hosts: &Hosts, address: &str) -> [bool; 2] {
         let address = address.parse().unwrap();
         [false, true].map(|is_origin| hosts.may_reach(address, is_origin))
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_of_this_machine_is_not_reached() {
-        // Nothing is sent: the kernel says which address it would send from.
+        // Nothing is sent: the kernel only selects the source address.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         let test = "hawser-front::directory::reach::an_address_of_this_machine_is_not_reached";
         if socket

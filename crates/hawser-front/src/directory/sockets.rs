@@ -26,7 +26,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Opens them; each of `plain` for datagrams and streams alike. Needs a runtime.
+    /// Opens the ports; each of `plain` for datagrams and streams alike. Needs a runtime.
     pub(super) fn open(plain: &[SocketAddr], tls: &[SocketAddr]) -> Result<Self, DirectoryError> {
         let mut sockets = Self {
             datagrams: Vec::new(),
@@ -59,7 +59,7 @@ impl Sockets {
         self.bound.clone()
     }
 
-    /// Hands on what comes, for as long as `inputs` is heard.
+    /// Forwards inputs for as long as the receiver of `inputs` exists.
     pub(super) fn hear(self, inputs: &mpsc::Sender<Input>) -> Vec<Arc<DatagramSocket>> {
         for (number, socket) in self.datagrams.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -86,7 +86,7 @@ async fn hear_datagrams(number: u32, socket: Arc<DatagramSocket>, inputs: mpsc::
                 bytes: Bytes::copy_from_slice(read.filled()),
             },
             Err(error) => {
-                tracing::debug!(%error, "a datagram for the directory is lost");
+                tracing::debug!(%error, "can't receive a datagram for the directory");
                 sleep(PAUSE).await;
                 continue;
             }

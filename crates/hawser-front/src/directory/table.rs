@@ -1,4 +1,4 @@
-//! Bindings over a restart: SQLite, a row for each.
+//! Keeps bindings over a restart, in SQLite, one row for each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub struct BindingTable {
     database: Connection,
 }
 
-/// Why bindings can't be kept.
+/// Why bindings can't be saved or loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -25,7 +25,7 @@ pub enum TableError {
         /// The error.
         source: rusqlite::Error,
     },
-    /// A later version of the program has written them.
+    /// A later version of Hawser has written the bindings.
     #[error(
         "the bindings in {} were written by a later version: their format is {version}, known is \
          {KNOWN}; update hawser",
@@ -34,20 +34,20 @@ pub enum TableError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         version: i64,
     },
 }
 
-/// The bindings of one address of record; none: it has none any more.
+/// An address of record with its present bindings, which may be empty.
 pub(super) type Change = (String, Vec<KeptBinding>);
 
 impl BindingTable {
-    /// Opens or makes the file. A damaged one is set aside, and where the disk refuses the file,
-    /// bindings end with this run: hosts register again within the hour.
+    /// Opens or creates the file. A damaged file is set aside. If the disk refuses the file,
+    /// bindings are lost at exit: hosts register again within the hour.
     ///
     /// # Errors
-    /// When another program writes it, or a later version has written it.
+    /// If another process is writing it, or a later version has written it.
     pub fn open(path: &Path) -> Result<Self, TableError> {
         let opened = match open_file(path) {
             Err(error) if is_damage(&error) => {
@@ -66,7 +66,7 @@ impl BindingTable {
                 return Err(error);
             }
             let file = path.display();
-            tracing::warn!(%file, %error, "bindings end with this run: the file can't be used");
+            tracing::warn!(%file, %error, "can't use the file of bindings: they are lost at exit");
             prepare(Connection::open_in_memory()?)
         });
         let (database, version) = opened.map_err(|source| TableError::Database {
@@ -83,7 +83,7 @@ impl BindingTable {
     /// Returns all bindings by their addresses of record.
     ///
     /// # Errors
-    /// When they can't be read.
+    /// If they can't be read.
     pub fn load(&self) -> Result<BTreeMap<String, Vec<KeptBinding>>, TableError> {
         let load = || -> rusqlite::Result<_> {
             let mut query = self.database.prepare(SELECT)?;
@@ -98,12 +98,12 @@ impl BindingTable {
         load().map_err(|source| self.failed(source))
     }
 
-    /// Puts the bindings of these addresses in the place of those that are there, all or none.
+    /// Replaces the bindings of these addresses, all or none.
     ///
-    /// They are there after the process was killed. After a power cut the last ones may be missing.
+    /// They survive if the process is killed. After a power cut the last ones may be missing.
     ///
     /// # Errors
-    /// When they can't be written.
+    /// If they can't be written.
     pub(super) fn keep(&mut self, changes: &[Change]) -> Result<(), TableError> {
         let write = |database: &mut Connection| -> rusqlite::Result<()> {
             let change = database.transaction()?;
@@ -133,11 +133,11 @@ impl BindingTable {
         write(&mut self.database).map_err(|source| self.failed(source))
     }
 
-    /// Removes everything of the addresses that are not among `kept`, and gives back what room that
-    /// leaves in the file.
+    /// Removes the bindings of all addresses that `kept` rejects, and returns the freed room in the
+    /// file to the disk.
     ///
     /// # Errors
-    /// When they can't be removed.
+    /// If they can't be removed.
     pub(super) fn retain(&mut self, kept: impl Fn(&str) -> bool) -> Result<(), TableError> {
         let sweep = |database: &mut Connection| -> rusqlite::Result<()> {
             let change = database.transaction()?;
@@ -185,8 +185,8 @@ fn prepare(mut database: Connection) -> rusqlite::Result<(Connection, i64)> {
         change.execute_batch(SCHEMA)?;
         change.commit()?;
     }
-    // Later than the first version, with the same number: the first one reads and writes a table
-    // with this column as well.
+    // The column is newer than the first version, but has the same version number: the first
+    // version reads and writes a table with this column as well.
     let has_source = database.prepare("SELECT source FROM binding").is_ok();
     let version = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version == KNOWN && !has_source {
@@ -232,7 +232,7 @@ const INSERT: &str = "INSERT INTO binding (address, place, contact, q, expires, 
      cseq, path, instance, reg_id, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
      ?11, ?12)";
 const KNOWN: i64 = 1;
-/// Earlier versions made the table first and the number after it, and could be killed between.
+/// Earlier versions created the table before setting the number, and could be killed in between.
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS binding (
         address TEXT NOT NULL,
         place INTEGER NOT NULL,

@@ -76,7 +76,7 @@ fn what_ended_while_it_was_away_is_kept_no_longer() {
         outbound: None,
         source: None,
     };
-    // By the clock of any machine that runs this.
+    // These times fit the clock of any machine that runs this test.
     let (ended, lasts) = (2, u64::MAX >> 1);
     let mut kept = vec![
         (
@@ -215,7 +215,7 @@ async fn one_host_has_an_eighth_of_all_connections_and_others_are_closed() {
     for _ in 0..3 {
         open.push(TcpStream::connect(to).await.unwrap());
     }
-    // Two are answered, the third is closed.
+    // Two connections are answered, the third is closed.
     for stream in &mut open[..2] {
         stream.write_all(b"\r\n\r\n").await.unwrap();
         let mut pong = [0; 2];

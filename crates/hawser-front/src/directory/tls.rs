@@ -10,25 +10,25 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS13;
 use thiserror::Error;
 
-/// What a directory proves its name by, to programs that speak SIP over TLS.
+/// The certificate and key with which a directory proves its name to SIP clients over TLS.
 #[derive(Clone, Debug)]
 pub struct DirectoryTls(pub(super) Arc<ServerConfig>);
 
-/// Why certificate and key can't be used.
+/// Why a certificate and its key can't be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsFileError {
     /// A file can't be read, or holds no PEM of this kind.
     #[error("{what} in {}: {source}", path.display())]
     Pem {
-        /// What was looked for.
+        /// The kind of item that was expected.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The fault.
         source: rustls::pki_types::pem::Error,
     },
-    /// Both do not fit, or are of a kind that is not known.
+    /// Certificate and key do not match, or are of an unknown kind.
     #[error("certificate {} and key {}: {source}", certificate.display(), key.display())]
     Refused {
         /// The file of the certificate.

@@ -25,18 +25,18 @@ pub struct UserFile {
 
 struct Read {
     users: BTreeMap<String, Zeroizing<String>>,
-    /// Of the file that was read last, also of one with a mistake; none: it could not be read.
+    /// Stamp of the file that was read last, even if it has a mistake; `None` if it was unreadable.
     stamp: Option<Stamp>,
 }
 
-/// What tells versions of a file apart: device, inode, size, permissions and both times.
+/// Identifies a version of a file: device, inode, size, permissions and both times.
 type Stamp = (u64, u64, u64, u32, [i64; 4]);
 
-/// Why a file with users can't be used. Nothing of what is in it is shown.
+/// Why a file with users can't be used. The error shows nothing of the file's content.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UserFileError {
-    /// The system refuses.
+    /// The system refuses access.
     #[error("can't read {}: {source}", path.display())]
     Io {
         /// The file.
@@ -44,7 +44,7 @@ pub enum UserFileError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Others than its owner and its group have access to it, or its group can write it.
+    /// Users other than its owner and its group have access to it, or its group can write it.
     #[error(
         "{} has mode {mode:o}, but only its owner may write it, and only its group may read it \
          beside him; run: chmod 600 {}",
@@ -56,7 +56,7 @@ pub enum UserFileError {
         /// Its permission bits.
         mode: u32,
     },
-    /// A line is not as it must be.
+    /// A line is malformed.
     #[error("{} line {line}: expected NAME:PASSWORD, {problem}", path.display())]
     Line {
         /// The file.
@@ -84,10 +84,10 @@ impl UserFile {
         })
     }
 
-    /// Reads the file again if it has changed since; whether it has.
+    /// Reads the file again if it has changed since; returns whether it has.
     ///
     /// # Errors
-    /// See [`UserFileError`], once for each version of the file. The users stay as they were then.
+    /// See [`UserFileError`], once for each version of the file. The users then stay unchanged.
     pub fn reload_if_changed(&self) -> Result<bool, UserFileError> {
         let metadata = fs::metadata(&self.path).map_err(|error| io_error(&self.path, error));
         let now = metadata.as_ref().ok().map(stamp);
@@ -101,13 +101,13 @@ impl UserFile {
         Ok(true)
     }
 
-    /// How many users there are.
+    /// Returns the number of users.
     #[must_use]
     pub fn count(&self) -> usize {
         self.with(|read| read.users.len())
     }
 
-    /// Whether an address of record is one of these users'.
+    /// Returns whether an address of record belongs to one of these users.
     #[must_use]
     pub fn is_known(&self, address_of_record: &str) -> bool {
         let uri = address_of_record.parse().ok();
@@ -116,7 +116,7 @@ impl UserFile {
         user.is_some_and(|user| self.has(&user))
     }
 
-    /// Whether there is a user with this name.
+    /// Returns whether there is a user with this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.with(|read| read.users.contains_key(name))
@@ -135,7 +135,7 @@ impl Users for UserFile {
         })
     }
 
-    /// Everybody for himself, in all domains.
+    /// Each user may register only his own address, in all domains.
     fn may_register(&self, username: &str, address_of_record: &str) -> bool {
         self.domains.iter().any(|domain| {
             let own = SipUri::new(Some(username), domain.clone(), None).ok();
@@ -144,7 +144,7 @@ impl Users for UserFile {
         })
     }
 
-    /// Users see where other users are, as they find each other anyway.
+    /// Users may see where other users are, since they can call each other anyway.
     fn may_watch(&self, _: &str, address_of_record: &str) -> bool {
         self.is_known(address_of_record)
     }
@@ -194,7 +194,7 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, Zeroizing<String>>,
         if SipUri::new(Some(name), example, None).is_err() {
             return Err(wrong("the name is no user of a SIP address"));
         }
-        // Addresses of record have it without escapes: nobody would be found by this name.
+        // Addresses of record have names without escapes, so such a name would never match.
         if name.contains('%') {
             return Err(wrong("the name has an escape (%)"));
         }
@@ -225,7 +225,7 @@ fn io_error(path: &Path, source: io::Error) -> UserFileError {
     UserFileError::Io { path, source }
 }
 
-/// Permission bits that nobody may have: those of others, and writing for the group.
+/// Permission bits that must be clear: those of others, and writing for the group.
 const OTHERS: u32 = 0o027;
 const MAX_FILE: u64 = 8 << 20;
 

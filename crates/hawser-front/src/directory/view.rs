@@ -1,9 +1,9 @@
-//! What others see of a directory.
+//! The state of a directory, as others see it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Where it listens, with the real ports.
+/// Addresses at which it listens, with the real ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// For datagrams and streams.
@@ -12,18 +12,18 @@ pub struct Bound {
     pub tls: Vec<SocketAddr>,
 }
 
-/// What a directory is doing.
+/// The state of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryView {
-    /// Users that it knows.
+    /// Number of known users.
     pub users: usize,
-    /// Addresses of record that have bindings.
+    /// Number of addresses of record that have bindings.
     pub addresses: usize,
-    /// Bindings of all of them.
+    /// Number of bindings of all addresses.
     pub bindings: usize,
-    /// Connections that are open.
+    /// Number of open connections.
     pub connections: usize,
-    /// The first bindings, by the names of their addresses.
+    /// The first bindings, in the order of their addresses.
     pub listed: Vec<BindingView>,
 }
 
@@ -36,7 +36,7 @@ pub struct BindingView {
     pub contact: String,
     /// Its preference, in thousandths.
     pub q: u16,
-    /// The time that is left.
+    /// Remaining time until it expires.
     pub left: Duration,
     /// Time since it was set.
     pub age: Duration,

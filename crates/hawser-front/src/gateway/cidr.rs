@@ -2,10 +2,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network: an address and the number of its leading bits that count.
+/// A network: an address and the length of its prefix.
 ///
-/// A network of IPv4-mapped IPv6 addresses is the IPv4 network, and an IPv4-mapped address lies in
-/// it like the IPv4 address.
+/// A network of IPv4-mapped IPv6 addresses is treated as the IPv4 network, and an IPv4-mapped
+/// address as the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr {
     network: IpAddr,
@@ -13,7 +13,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The network of all addresses that agree with `network` in the first `prefix` bits.
+    /// Creates the network of all addresses that agree with `network` in the first `prefix` bits.
     ///
     /// # Errors
     /// When the prefix is longer than the address, or the address has bits after it.
@@ -104,9 +104,9 @@ pub enum CidrError {
     /// More bits than the address has.
     #[error("prefix length {prefix} is above {longest}")]
     PrefixTooLong {
-        /// What was given.
+        /// The given length.
         prefix: u8,
-        /// What is allowed.
+        /// The greatest allowed length.
         longest: u8,
     },
     /// The address is not the first of its network.

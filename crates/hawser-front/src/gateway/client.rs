@@ -1,4 +1,4 @@
-//! What one client may do in a span of time and at the same time.
+//! Limits of one client, in a span of time and at the same time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -23,7 +23,7 @@ impl ClientId {
         Self(key)
     }
 
-    /// Returns them.
+    /// Returns the bytes of the key.
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0
     }
@@ -42,18 +42,18 @@ impl fmt::Debug for ClientId {
 pub struct ClientLimits {
     /// Streams open at the same time.
     pub streams: usize,
-    /// Streams of all clients of one network at the same time, where they are told apart by where
-    /// they come from.
+    /// Streams of all clients of one network at the same time, where clients are identified by
+    /// address.
     pub network_streams: usize,
     /// Streams of all clients together at the same time. Each takes a file descriptor, and the
     /// channels of clients need some, too.
     pub all_streams: usize,
-    /// Connects in a second, in the long run.
+    /// Connects per second, in the long run.
     pub connects_per_second: u32,
     /// Connects at once, after a pause.
     pub connect_burst: u32,
-    /// Destinations in a second that the client has not lately used, in the long run. This is what
-    /// slows a scan of networks or ports and leaves a busy browser alone.
+    /// New destinations per second, in the long run: those that the client has not used recently.
+    /// This slows a scan of networks or ports and does not affect a busy browser.
     pub new_destinations_per_second: u32,
     /// New destinations at once, after a pause.
     pub new_destination_burst: u32,
@@ -94,7 +94,7 @@ pub enum LimitReason {
     Memory,
 }
 
-/// The clients that have been here lately.
+/// The clients of recent times.
 #[derive(Debug)]
 pub(crate) struct Clients {
     limits: ClientLimits,
@@ -108,7 +108,7 @@ struct Known {
     clients: BTreeMap<ClientId, Client>,
     /// Open streams of each network that has any.
     networks: BTreeMap<IpAddr, usize>,
-    /// Open streams of all of them.
+    /// Open streams of all clients.
     streams: usize,
 }
 
@@ -121,7 +121,7 @@ impl Clients {
         })
     }
 
-    /// Lets a stream in, whatever it is for; it counts until the place is dropped.
+    /// Admits a stream of any kind. It counts until the place is dropped.
     pub(crate) fn admit(
         self: &Arc<Self>,
         id: ClientId,
@@ -130,7 +130,7 @@ impl Clients {
         self.admit_from(id, None, now)
     }
 
-    /// The same for a client of a network, which is named by its first address.
+    /// Admits a stream of a client in a network. The network is given by its first address.
     pub(crate) fn admit_from(
         self: &Arc<Self>,
         id: ClientId,
@@ -138,7 +138,7 @@ impl Clients {
         now: Instant,
     ) -> Result<Place, LimitReason> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // The last quarter of all streams is for clients that have less than a quarter.
+        // The last quarter of all streams is reserved for clients that have less than a quarter.
         let all = self.limits.all_streams;
         let of_client = known.clients.get(&id).map_or(0, |client| client.streams);
         let most = if of_client >= all.div_ceil(4) {
@@ -171,8 +171,8 @@ impl Clients {
     }
 }
 
-/// What each stream holds for as long as it is served: its place, and a charge for what is kept for
-/// it. It cannot be made from one of the two alone.
+/// Permit of a stream, held for as long as the stream is served: its place, and a charge for its
+/// memory. Both are always needed.
 #[derive(Debug)]
 pub(crate) struct Permit {
     place: Place,
@@ -195,23 +195,23 @@ impl Permit {
         Ok(Self { place, charge })
     }
 
-    /// Whose stream it is.
+    /// Returns the client that opened the stream.
     pub(crate) fn client(&self) -> ClientId {
         self.place.id
     }
 
-    /// What more is charged to that is kept for the stream.
+    /// Returns the account that further memory of the stream is charged to.
     pub(crate) fn account(&self) -> &Budget {
         self.charge.budget()
     }
 
-    /// Charges so much more, for a stream that takes more than others.
+    /// Charges `more` bytes, for a stream that takes more memory than others.
     pub(crate) fn add(&mut self, more: ByteCount) -> Result<(), LimitReason> {
         let bytes = self.charge.bytes() + more;
         self.charge.grow_to(bytes).map_err(|_| LimitReason::Memory)
     }
 
-    /// Lets the stream lead to a place of the network.
+    /// Admits a destination for the stream.
     pub(crate) fn lead_to(
         &self,
         destination: &Destination,
@@ -220,7 +220,7 @@ impl Permit {
         self.place.lead_to(destination, now)
     }
 
-    /// Lets the stream be a tunnel for packets, and charges what that takes more than others.
+    /// Admits the stream as a tunnel for packets, and charges the additional memory.
     pub(crate) fn be_tunnel(&mut self, now: Instant) -> Result<(), LimitReason> {
         let may = |client: &mut Client| client.tunnels.take(TUNNELS_IN_A_SECOND, TUNNELS, now);
         if !self.place.with_client(may).unwrap_or_default() {
@@ -235,7 +235,7 @@ impl Place {
         let destination = self.clients.hashes.hash_one(destination);
         let limits = &self.clients.limits;
         let led = self.with_client(|client| client.lead_to(limits, destination, now));
-        // It is known for as long as a permit of its lives.
+        // The client is known for as long as one of its permits lives.
         led.unwrap_or(Err(LimitReason::Streams))
     }
 
@@ -314,15 +314,15 @@ impl Client {
         Ok(())
     }
 
-    /// True if a client that comes back would be treated the same if it had never been here.
+    /// True if forgetting the client would make no difference when it returns.
     fn is_forgettable(&self, now: Instant) -> bool {
         let buckets = [&self.connects, &self.new_destinations, &self.tunnels];
         self.streams == 0 && buckets.iter().all(|bucket| bucket.is_full(now))
     }
 }
 
-/// The destinations that a client used last, oldest forgotten first. They are kept as hashes, under
-/// a key of the process: a client chooses how long their names are.
+/// The destinations that a client used last; the oldest is forgotten first. They are stored as
+/// hashes, under a key of the process: a client chooses how long their names are.
 #[derive(Debug, Default)]
 struct Recent {
     known: BTreeSet<u64>,
@@ -348,18 +348,18 @@ impl Recent {
 /// Enough for a browser's day.
 const MAX_RECENT: usize = 1024;
 
-/// What a stream takes of its session, of the task that serves it and of its connection, until
-/// something waits in it. See docs/design/charges.md.
+/// Memory of a stream in its session, in the task that serves it and in its connection, as long as
+/// no data waits in it. See docs/design/charges.md.
 const STREAM_CHARGE: ByteCount = ByteCount::from_kib(8);
 
 /// Above this, clients whose limits are all unused are forgotten.
 const MAX_IDLE_CLIENTS: usize = 1024;
 
-/// What a tunnel for packets takes beside a stream: tables of flows, and answers.
+/// Memory of a tunnel for packets beyond that of a stream: tables of flows, and answers.
 const TUNNEL_CHARGE: ByteCount = ByteCount::from_kib(64);
-/// Tunnels that a client begins in a second, in the long run: each changes the kernel's rules.
+/// Tunnels that a client may begin per second, in the long run: each changes the kernel's rules.
 const TUNNELS_IN_A_SECOND: u32 = 2;
-/// Tunnels that it begins at once, after a pause: links fail and daemons start anew.
+/// Tunnels that a client may begin at once, after a pause: links fail and daemons restart.
 const TUNNELS: u32 = 32;
 
 #[cfg(test)]
@@ -408,7 +408,7 @@ mod tests {
             .map(|id| admit(id).unwrap())
             .into();
         assert_eq!(admit(BOB).unwrap_err(), LimitReason::AllStreams);
-        // Another one's place is free, the last ones for clients that have few.
+        // A place of another client is free, but the last places are for clients that have few.
         permits.remove(0);
         assert_eq!(admit(BOB).unwrap_err(), LimitReason::AllStreams);
         assert!(admit(ClientId::new([3; 32])).is_ok());

@@ -1,4 +1,4 @@
-//! What the streams that clients open at a gateway are for, and what serves each.
+//! Dispatches the streams that clients open at a gateway to their servers, by purpose.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,25 +22,25 @@ use crate::transport::DialError;
 
 /// Serves every kind of stream that clients open at a gateway.
 pub struct ClientStreams<C, R = SystemResolver> {
-    /// Streams and flows that lead to destinations; it lets each stream in, too.
+    /// Serves streams and flows to destinations, and admits streams of every kind.
     pub relay: Gateway<C, R>,
-    /// Packets of clients, where they are carried.
+    /// Forwards packets of clients, if that is enabled.
     pub exchange: Option<Arc<Exchange>>,
-    /// Where clients meet, where they may.
+    /// Connects clients with each other, if that is enabled.
     pub meeting: Option<Arc<MeetingPlace>>,
-    /// What clients are told who ask for reasons.
+    /// Answers clients that ask for reasons.
     pub reasons: Reasons,
 }
 
-/// Answers a client that asks why the gateway chose the links that it did, in the session of this
-/// stream: for all of it, or for one stream.
+/// Answers a client that asks why the gateway chose its links: for the whole session of this
+/// stream, or for one stream.
 pub type Reasons = Box<
     dyn Fn(ClientId, &mut Bonded, Option<StreamId>) -> Result<Vec<u8>, DialError> + Send + Sync,
 >;
 
 impl<C: Connect, R: Resolve> ClientStreams<C, R> {
-    /// Serves one stream to its end. It has a permit before anything else is done for it, so there
-    /// is no kind of stream without one.
+    /// Serves one stream to its end. Every stream gets a permit before any other work, so no kind
+    /// of stream goes without one.
     pub async fn serve(&self, incoming: Incoming) {
         let client = ClientId::new(*incoming.peer.as_bytes());
         let stream = Bonded::new(incoming.stream);
@@ -50,7 +50,7 @@ impl<C: Connect, R: Resolve> ClientStreams<C, R> {
             Err(error) => Err(error),
         };
         if let Err(error) = served {
-            debug!(?client, %error, "a stream is refused");
+            debug!(?client, %error, "refused a stream");
         }
     }
 

@@ -9,18 +9,18 @@ use crate::relay::RelayOptions;
 pub struct GatewayConfig {
     /// Limits of each client.
     pub limits: ClientLimits,
-    /// Times of connecting.
+    /// Timeouts for connecting.
     pub connect: ConnectOptions,
-    /// How long a relay may stand still.
+    /// How long a relay may be idle.
     pub relay: RelayOptions,
-    /// How long no datagram may come before a flow of datagrams ends.
+    /// How long a flow of datagrams may be idle.
     pub datagrams: DatagramOptions,
 }
 
 /// Settings of flows of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramOptions {
-    /// A flow ends on which nothing has moved for so long.
+    /// A flow ends after it has been idle for this long.
     pub idle: Duration,
 }
 

@@ -28,11 +28,11 @@ use crate::tally::Present;
 use crate::transport::{ByteStream as _, DialError, ResetCode};
 
 impl<C: Connect, R: Resolve> Gateway<C, R> {
-    /// Serves one flow to its end. It counts as a stream of its client, with the limits of streams,
-    /// charge included, and reaches the same addresses.
+    /// Serves one flow to its end. It counts as a stream of its client: it has the same limits and
+    /// charge, and reaches the same addresses.
     ///
     /// # Errors
-    /// The cause that the client was told when the flow was refused.
+    /// The cause that was sent to the client when the flow was refused.
     pub async fn handle_datagrams(
         &self,
         client: ClientId,
@@ -70,7 +70,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         if is_call {
             bonded.set_call();
         }
-        // Fails only when the stream is over, which reading shows.
+        // Fails only when the stream is over, and then the next read fails, too.
         let _ = bonded.accept(Destination::from(remote).to_bytes().into());
         let flow = Flow {
             stream: bonded,
@@ -89,7 +89,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
     }
 }
 
-/// A socket to the first of `addresses` that there is a route to.
+/// Opens a socket to the first of `addresses` that there is a route to.
 fn open(addresses: &[IpAddr], port: u16) -> Result<(DatagramSocket, SocketAddr), DialError> {
     let mut failed = DialError::HostUnreachable;
     for ip in addresses {
@@ -105,15 +105,15 @@ fn open(addresses: &[IpAddr], port: u16) -> Result<(DatagramSocket, SocketAddr),
     Err(failed)
 }
 
-/// A stream with its datagrams, and the socket that they go to.
+/// A stream with its datagrams, and the socket that sends them.
 struct Flow<'a> {
     stream: &'a mut BondStream,
     socket: DatagramSocket,
-    /// What came in the stream and is not a whole datagram yet.
+    /// Bytes from the stream that are not a complete datagram yet.
     early: BytesMut,
-    /// For that.
+    /// The charge for `early`.
     charge: Charge,
-    /// The socket is looked at first, so that neither way keeps the other waiting.
+    /// Poll the socket first. It alternates, so that neither direction delays the other.
     down_first: bool,
 }
 
@@ -127,7 +127,7 @@ enum Step {
 }
 
 impl Flow<'_> {
-    /// Carries datagrams until the client ends the flow; an error is what to tell it.
+    /// Forwards datagrams until the client ends the flow. Errors are codes for the client.
     async fn run(mut self, idle: Duration, counters: &RelayCounters) -> Result<(), ResetCode> {
         loop {
             let step = timeout_at(Instant::now() + idle, self.step())
@@ -141,15 +141,15 @@ impl Flow<'_> {
                 Step::Up(payload) => self.send(&payload, counters),
                 Step::Down(payload) => {
                     counters.add_down(payload.len());
-                    // What can't be sent is lost, as it might be on the way.
+                    // A datagram that can't be sent is lost, as it might be in the network.
                     let _ = self.stream.send_datagram(payload);
                 }
             }
         }
     }
 
-    /// Sends the datagrams that are whole with these bytes of the stream. What is left of one is
-    /// charged to the client.
+    /// Sends the datagrams that these bytes of the stream complete. An incomplete rest is charged
+    /// to the client.
     fn take_early(&mut self, bytes: &[u8], counters: &RelayCounters) -> Result<(), ResetCode> {
         let wanted = ByteCount::from(self.early.len() + bytes.len());
         let has_memory = self.charge.grow_to(wanted).is_ok();
@@ -160,13 +160,13 @@ impl Flow<'_> {
         if !self.early.is_empty() && !has_memory {
             return Err(ResetCode::Aborted);
         }
-        // The rest keeps no more memory than it needs.
+        // Copied, so that the rest keeps no more memory than it needs.
         self.early = BytesMut::from(&self.early[..]);
         self.charge.note(ByteCount::from(self.early.len()));
         Ok(())
     }
 
-    /// A refusal by the far end says nothing that the client's application could be told.
+    /// Sends a datagram. The application could not be told of a refusal by the far end.
     fn send(&self, payload: &[u8], counters: &RelayCounters) {
         if self.socket.send(payload).is_ok() {
             counters.add_up(payload.len());
@@ -188,7 +188,7 @@ impl Flow<'_> {
                 if down {
                     match self.poll_receive(cx) {
                         Poll::Ready(Ok(payload)) => return Poll::Ready(Ok(Step::Down(payload))),
-                        // As for sending; the next one says more.
+                        // Ignored as for sending; poll again.
                         Poll::Ready(Err(_)) => cx.waker().wake_by_ref(),
                         Poll::Pending => {}
                     }

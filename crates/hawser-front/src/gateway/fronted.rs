@@ -1,4 +1,4 @@
-//! Services of this machine that hosts reach without having enrolled.
+//! Services of this machine that hosts reach without enrolment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -33,12 +33,12 @@ use crate::tally::Present;
 use crate::this_machine::ThisMachine;
 use crate::transport::{ByteStream as _, DialError, ResetCode};
 
-/// Ports of this machine to which streams of strangers lead, and to nothing else.
+/// Ports of this machine for streams of unenrolled clients, which reach nothing else.
 ///
-/// A service takes what comes from this machine for its own, so it is never connected to from an
-/// address of this machine without being told whose connection that is: what it is shown is the
+/// A service trusts connections from this machine, so it must learn whose connection it gets: it is
+/// never connected to from an address of this machine without that information. It is shown the
 /// address of the channel that brought the stream's opening. The address that the session began
-/// from may be another host's by then.
+/// from may belong to another host by then.
 #[derive(Debug)]
 pub struct Fronted {
     ports: OwnPorts,
@@ -52,14 +52,14 @@ pub struct Fronted {
     counters: Arc<GatewayCounters>,
 }
 
-/// Where a connection leads that wants a bond.
+/// Target of a connection whose client asks for a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     /// To a fronted port.
     ToFronted,
-    /// To another port, by a rule of this machine, although it was for this fronted one.
+    /// To another port: it was for this fronted port, but a rule of this machine redirects it.
     Elsewhere(u16),
-    /// To nothing that is fronted.
+    /// To no fronted port.
     Nowhere,
 }
 
@@ -68,13 +68,13 @@ pub enum Leads {
 pub enum Shown {
     /// As the source of the connection.
     AsSource(Arc<ForeignSource>),
-    /// By the PROXY protocol, at this port.
+    /// By the PROXY protocol; the service listens at this port.
     ByProxyProtocol(u16),
 }
 
 impl Fronted {
-    /// Leads to these ports, each as it says. `machine` is this one: nobody is connected who comes
-    /// from there. Clients may keep this host's key for the time `pin`.
+    /// Fronts these ports, each as `shown` says. Refuses clients with addresses of `machine`, which
+    /// is this one. Clients may keep this host's key for the time `pin`.
     pub fn new(
         shown: BTreeMap<u16, Shown>,
         machine: ThisMachine,
@@ -96,7 +96,7 @@ impl Fronted {
         }
     }
 
-    /// The counters, which stay readable without it.
+    /// The counters, which stay readable after `self` is dropped.
     pub fn counters(&self) -> Arc<GatewayCounters> {
         Arc::clone(&self.counters)
     }
@@ -119,11 +119,11 @@ impl Fronted {
         };
         let served = serve_by(connecting, stream, &self.relay, &self.counters).await;
         if let Err(error) = served {
-            debug!(client = %ends.remote, %error, "a stranger's stream is refused");
+            debug!(client = %ends.remote, %error, "refused a stream of an unenrolled client");
         }
     }
 
-    /// Tells where a connection leads that came to a listener for connections that want a bond.
+    /// Tells where a connection leads that a listener for bonds has accepted.
     pub fn leads(&self, stream: &TcpStream) -> Leads {
         let is_fronted = |at: SocketAddr| self.shown.contains_key(&at.port());
         if stream.local_addr().is_ok_and(is_fronted) {
@@ -131,17 +131,17 @@ impl Fronted {
         }
         match original_destination(stream).filter(|meant| is_fronted(*meant)) {
             Some(meant) => Leads::Elsewhere(meant.port()),
-            // What connects on this machine to the listener's own port.
+            // A program of this machine has connected to the listener's own port.
             None => Leads::Nowhere,
         }
     }
 
-    /// The fronted ports that rules of this machine lead to other ports, as they become known.
+    /// Watches the set of fronted ports that rules of this machine redirect to other ports.
     pub fn led_elsewhere(&self) -> watch::Receiver<BTreeSet<u16>> {
         self.led_elsewhere.subscribe()
     }
 
-    /// Tells whether each service can be shown clients with addresses of this one's family.
+    /// Tells whether every service can be shown client addresses of this one's family.
     pub fn works_for(&self, client: IpAddr) -> bool {
         self.shown.values().all(|shown| match shown {
             Shown::AsSource(source) => source.works_for(client),
@@ -149,9 +149,9 @@ impl Fronted {
         })
     }
 
-    /// Carries a connection to a fronted port to its service, as it is, to its end; unless it
-    /// begins with the greeting of a session after all, too late. The service sees the same client
-    /// as it would without this. What is kept for it is charged to its address's account.
+    /// Relays a connection to a fronted port to its service, unchanged, unless it begins with the
+    /// greeting of a session after all, too late. The service sees the same client address as
+    /// without Hawser. Memory is charged to the account of the client's address.
     pub async fn pass_on(&self, stream: TcpStream, accounts: &Accounts) {
         if let Some(ends) = ends_of(&stream) {
             let account = account_of(ends, accounts);
@@ -160,8 +160,8 @@ impl Fronted {
         }
     }
 
-    /// Carries a connection that was for the fronted port `meant` to the port to which a rule of
-    /// this machine leads it. From now on it is known that there is such a rule.
+    /// Relays a connection that was for the fronted port `meant` to the port to which a rule of
+    /// this machine redirects it. Publishes that there is such a rule.
     pub async fn pass_on_elsewhere(&self, stream: TcpStream, meant: u16, accounts: &Accounts) {
         let Some(ends) = ends_of(&stream) else {
             return;
@@ -202,7 +202,7 @@ impl Fronted {
                 .await;
             }
             Err(error) => {
-                debug!(client = %ends.remote, %error, "no connection to the service");
+                debug!(client = %ends.remote, %error, "cannot connect to the service");
                 self.counters.refused.add(error);
                 stream.reset(ResetCode::Aborted);
             }
@@ -220,8 +220,8 @@ impl Fronted {
         opening: &[u8],
     ) -> Result<(TcpStream, Permit), DialError> {
         let port = self.ports.judge(opening)?;
-        // A session that began at the port of a service, which a firewall may leave open to others
-        // than the ports beside it, leads there alone.
+        // A session that began at the port of a service leads to that port alone: a firewall may
+        // open that port to more hosts than the other ports.
         let began_at = ends.local.port();
         if self.shown.contains_key(&began_at) && port != began_at {
             return Err(DialError::RefusedByPolicy);
@@ -244,7 +244,7 @@ impl Fronted {
         self.admit((ends, account), connecting).await
     }
 
-    /// Connects to where a connection for the fronted port `meant` was led.
+    /// Connects to the port to which a connection for the fronted port `meant` was redirected.
     async fn connect_elsewhere(
         &self,
         (ends, account): (Ends, &Budget),
@@ -258,14 +258,14 @@ impl Fronted {
                     source.add(port).await.map_err(io::Error::other)?;
                     source.connect(ends.remote.ip(), port).await
                 }
-                // The service is the one that takes the protocol there.
+                // The port that speaks the protocol belongs to the same service.
                 Shown::ByProxyProtocol(at) => by_proxy_protocol(ends, meant, *at).await,
             }
         };
         self.admit((ends, account), connecting).await
     }
 
-    /// Connects to a service as `connecting` does, where the client may have one connection more.
+    /// Connects to a service by `connecting`, if the client may have one more connection.
     async fn admit(
         &self,
         (ends, account): (Ends, &Budget),
@@ -273,10 +273,10 @@ impl Fronted {
     ) -> Result<(TcpStream, Permit), DialError> {
         let client = ends.remote.ip().to_canonical();
         if self.machine.has(client) {
-            debug!(%client, "services would take it for this machine");
+            debug!(%client, "refused a client: services would take it for this machine");
             return Err(DialError::RefusedByPolicy);
         }
-        // A new key costs nothing, an address does.
+        // Limits go by address: a new key costs nothing, an address does.
         let (id, network) = (ClientId::new(key_of(client)), Some(network_of(client)));
         let admitted = self.clients.admit_from(id, network, Instant::now());
         let admitted = admitted.and_then(|place| Permit::new(place, account));
@@ -296,7 +296,7 @@ impl Fronted {
     }
 }
 
-/// Connects to the service that listens at `at`, and says whose connection to `port` it is.
+/// Connects to the service at port `at`, and tells it the client of the connection to `port`.
 async fn by_proxy_protocol(ends: Ends, port: u16, at: u16) -> io::Result<TcpStream> {
     let loopback = [
         SocketAddr::from((Ipv4Addr::LOCALHOST, at)),
@@ -315,11 +315,11 @@ async fn by_proxy_protocol(ends: Ends, port: u16, at: u16) -> io::Result<TcpStre
     Ok(service)
 }
 
-/// Returns the ends of a session that began at `ends`, with the client's address as it is: that of
+/// Returns the ends of a session that began at `ends`, with the client's current address: that of
 /// the channel that brought a stream's opening.
 ///
 /// # Errors
-/// Where that channel lives no more: no address is the client's for certain.
+/// That channel is gone: no address certainly belongs to the client.
 fn current(ends: Ends, from: Option<SocketAddr>) -> Result<Ends, DialError> {
     let remote = from.ok_or(DialError::Aborted)?;
     Ok(Ends { remote, ..ends })
@@ -336,8 +336,8 @@ fn account_of(ends: Ends, accounts: &Accounts) -> Budget {
     accounts.of(Holder::Address(ends.remote.ip()))
 }
 
-/// How long a stranger's connection may stand still. An SSH session that is left open over a night
-/// lives; TCP's keep-alives are answered by each side's kernel and do not count here.
+/// How long a connection may be idle. An SSH session that is left open over a night survives; TCP's
+/// keep-alives are answered by each side's kernel and do not count here.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_comes_from_this_machine_and_nobody_reaches_another_port() {
+    async fn addresses_of_this_machine_and_other_ports_are_refused() {
         let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = service.local_addr().unwrap().port();
         let fronted = fronted(443, at, ClientLimits::default());
@@ -412,7 +412,7 @@ mod tests {
             let connected = fronted.connect((from(local), &account()), &opening).await;
             assert_eq!(connected.err(), refused, "{local}");
         }
-        // Not even the one at which the service listens.
+        // The port at which the service listens is refused, too.
         for other in [at, 444, 22, 0] {
             let opening = at_peer(other).to_bytes();
             let connected = fronted

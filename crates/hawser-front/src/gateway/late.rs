@@ -1,4 +1,4 @@
-//! Clients of Hawser whose first words came too late.
+//! Clients of Hawser whose greeting arrived too late.
 
 use std::future::Future as _;
 use std::io;
@@ -15,17 +15,17 @@ use tokio::time::{Sleep, sleep};
 
 use crate::transport::{ByteStream, ResetCode};
 
-/// A connection that is the service's, since the client said nothing in time.
+/// A connection that was given to the service, since the client sent nothing in time.
 ///
-/// Should its first words be those of a session after all, as where they were lost and sent again,
-/// it breaks: no service is to be sent those, and the client makes another connection. They are
-/// held until that is clear, some 2 KB at most, and for a moment.
+/// If the greeting of a session follows after all, as when it was lost and retransmitted, the
+/// connection is aborted: the service must not receive it, and the client reconnects. The first
+/// bytes are held until they are recognised, some 2 KB at most, and for a moment.
 #[derive(Debug)]
 pub(super) struct Late {
     stream: TcpStream,
-    /// The first words, while it is not clear what they are, and what limits that.
+    /// The first bytes, while it is not clear what they are, and the timer that limits this.
     held: Option<(BytesMut, Pin<Box<Sleep>>)>,
-    /// Words that were held, and that nobody has read yet.
+    /// Bytes that were held and are not read yet.
     cleared: Bytes,
 }
 
@@ -38,7 +38,7 @@ impl Late {
         }
     }
 
-    /// Judges what the client says first.
+    /// Recognises the first bytes of the client.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some((held, patience)) = &mut self.held {
             let whose = match self.stream.poll_read_bytes(cx, MOST_AT_ONCE)? {
@@ -47,7 +47,7 @@ impl Late {
                     held.extend_from_slice(&words);
                     judge(held)
                 }
-                // A client may begin with a few bytes and wait for an answer to these.
+                // A client may begin with a few bytes and wait for an answer to them.
                 Poll::Pending if !held.is_empty() => {
                     ready!(patience.as_mut().poll(cx));
                     Some(Whose::Service)
@@ -58,7 +58,7 @@ impl Late {
                 Some(Whose::Gateway) => {
                     return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
                 }
-                Some(Whose::Service | Whose::Nobody) => {
+                Some(Whose::Service | Whose::Unclaimed) => {
                     self.cleared = std::mem::take(held).freeze();
                     self.held = None;
                 }
@@ -135,9 +135,9 @@ impl AsyncWrite for Late {
     }
 }
 
-/// From the beginning: segments that were lost have come again by then.
+/// Counted from the beginning: lost segments have been retransmitted by then.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What a session begins with is shorter.
+/// Longer than the greeting of a session.
 const MOST_AT_ONCE: usize = 2048;
 
 #[cfg(test)]

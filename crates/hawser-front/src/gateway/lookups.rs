@@ -1,7 +1,7 @@
-//! Names that clients of a gateway ask for.
+//! Lookups of names for clients of a gateway.
 //!
-//! A lookup that hangs keeps a thread until the system gives it up, so lookups are scarce. Each
-//! client has a share of them, equal lookups are one, and answers are remembered for a moment.
+//! A hanging lookup occupies a thread until the system gives up, so lookups are scarce. Each client
+//! has a share of them, equal lookups are shared, and answers are cached for a moment.
 
 mod answers;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub(super) struct Lookups<R> {
     reserve: Arc<Semaphore>,
 }
 
-/// A lookup in progress, for all who wait for it.
+/// A lookup in progress, for all its waiters.
 type Running = Shared<BoxFuture<'static, Answer>>;
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Book {
 #[derive(Default)]
 struct Shares {
     by_client: BTreeMap<ClientId, Weak<Semaphore>>,
-    /// With so many, those of clients without a lookup are removed.
+    /// At this size, entries of clients without a lookup are removed.
     swept_at: usize,
 }
 
@@ -63,12 +63,12 @@ impl<R: Resolve> Lookups<R> {
         }
     }
 
-    /// Returns the addresses of `host`, which may be one already, for a client that waits at most
-    /// for `patience`.
+    /// Returns the addresses of `host`, which may itself be an address, for a client that waits at
+    /// most `patience`.
     ///
     /// # Errors
     /// The resolver's; [`DialError::ResolverUnavailable`] when there is no answer in time, which
-    /// may be the client's own fault: its lookups beyond its share wait for each other;
+    /// may be the client's own fault, because its lookups beyond its share wait for each other;
     /// [`DialError::LimitReached`] when the client has no memory left for one more.
     pub(super) async fn addresses(
         &self,
@@ -92,8 +92,8 @@ impl<R: Resolve> Lookups<R> {
         let places = self.place(permit.client()).await?;
         let charge = permit.account().charge(LOOKUP_CHARGE);
         let charge = charge.map_err(|_| DialError::LimitReached)?;
-        // Another may have begun it meanwhile. Who waits for a place is joined by nobody: it may
-        // wait for long behind its own lookups.
+        // Another client may have begun the same lookup meanwhile. A lookup that still waits for a
+        // place is not shared: it may wait long behind its client's other lookups.
         let running = {
             let mut book = lock(&self.book);
             match book.begun(name) {
@@ -104,7 +104,7 @@ impl<R: Resolve> Lookups<R> {
         running.await
     }
 
-    /// Waits for a place among the client's, and for one among all.
+    /// Waits for a place within the client's share, and for a place among all lookups.
     async fn place(&self, client: ClientId) -> Result<[OwnedSemaphorePermit; 2], DialError> {
         let share = lock(&self.book).shares.of(client);
         let own = Arc::clone(&share).acquire_owned();
@@ -123,8 +123,8 @@ impl<R: Resolve> Lookups<R> {
         Ok([own, place.map_err(|_| DialError::Internal)?])
     }
 
-    /// Begins a lookup, which goes on when nobody waits for it any more and keeps its place until
-    /// it ends.
+    /// Begins a lookup. It continues, and keeps its place until it ends, even if no client waits
+    /// for it any more.
     fn begin(
         &self,
         book: &mut Book,
@@ -149,7 +149,7 @@ impl<R: Resolve> Lookups<R> {
     }
 }
 
-/// Notes the answer of a lookup when it ends, however it does.
+/// Notes the answer of a lookup when it ends, also after a panic.
 struct Ending {
     book: Arc<Mutex<Book>>,
     name: HostName,
@@ -165,7 +165,7 @@ impl Drop for Ending {
 }
 
 impl Book {
-    /// The answer to a lookup that was begun, or has ended lately.
+    /// Returns the answer to a lookup that runs or has recently ended.
     fn begun(&mut self, name: &HostName) -> Option<Running> {
         if let Some(answer) = self.answers.recall(name, Instant::now()) {
             return Some(std::future::ready(answer).boxed().shared());
@@ -200,7 +200,7 @@ fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lookups of all clients at the same time; each is a thread that waits.
+/// Lookups of all clients at the same time; each occupies a thread.
 pub(super) const MAX_LOOKUPS: usize = COMMON_LOOKUPS + RESERVED_LOOKUPS;
 const COMMON_LOOKUPS: usize = 192;
 const RESERVED_LOOKUPS: usize = 64;
@@ -209,6 +209,6 @@ const LOOKUPS_OF_CLIENT: usize = 16;
 /// Lookups of one client that may take a reserved place.
 const FEW: usize = 2;
 const MIN_SWEPT: usize = 64;
-/// What a lookup takes: its names, its task, and the stack of the thread that waits. See
+/// Memory of a lookup: its names, its task, and the stack of the waiting thread. See
 /// docs/design/charges.md.
 const LOOKUP_CHARGE: ByteCount = ByteCount::from_kib(16);

@@ -1,7 +1,7 @@
 //! The gateway's end of the measurements of `hawser bench`.
 //!
-//! A measurement holds nothing of its own: what it sends is one piece of memory that all of them
-//! share, and what comes is counted where it lies.
+//! A measurement has no buffers of its own: all measurements send from one shared piece of memory,
+//! and received bytes are counted in place.
 
 use std::future::poll_fn;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::bonded::Bonded;
 use crate::incoming::IncomingStream as _;
 use crate::transport::{ByteStream as _, DialError};
 
-/// Reads to the end and answers with the number of bytes.
+/// Reads the stream to its end and answers with the number of bytes.
 pub(super) async fn swallow(mut stream: Bonded) {
     stream.accept();
     let mut count: u64 = 0;
@@ -32,7 +32,7 @@ pub(super) async fn swallow(mut stream: Bonded) {
     }
 }
 
-/// Sends `size` bytes, for as long as the client wants them.
+/// Sends `size` bytes, unless the client ends the stream before.
 pub(super) async fn pour(mut stream: Bonded, size: u64) {
     if size > MAX_SOURCE {
         stream.refuse(DialError::LimitReached);
@@ -54,25 +54,25 @@ pub(super) async fn pour(mut stream: Bonded, size: u64) {
     finish(stream).await;
 }
 
-/// Ends a stream in order, once its client has all of it.
+/// Ends a stream in order, and waits until its client has received all of it.
 pub(super) async fn finish(mut stream: Bonded) {
     if let Some(Ok(())) = unless_idle(stream.shutdown()).await {
         let _ = unless_idle(stream.get_mut().acknowledged()).await;
     }
 }
 
-/// Returns what `step` gives, or `None` where it takes longer than [`IDLE`]: a measurement that
-/// stands still gives its permit back.
+/// Returns the result of `step`, or `None` if it takes longer than [`IDLE`]: a measurement without
+/// progress must give its permit back.
 async fn unless_idle<T>(step: impl Future<Output = T>) -> Option<T> {
     timeout(IDLE, step).await.ok()
 }
 
-/// Returns 256 KiB that nothing on the way can make smaller. They are made once in a process.
+/// Returns 256 KiB of incompressible bytes. They are made once in a process.
 pub fn noise() -> &'static Bytes {
     static MADE: LazyLock<Bytes> = LazyLock::new(|| {
         let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
         let next = || {
-            // xorshift64: no secret, only no pattern.
+            // xorshift64: the bytes need no pattern, and are no secret.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -87,9 +87,9 @@ pub fn noise() -> &'static Bytes {
 /// The most that a client may ask for at once.
 pub const MAX_SOURCE: u64 = 1 << 36;
 const NOISE: usize = 256 * 1024;
-/// Given to the session at once, which may copy it: a client that wants no more costs no more.
+/// Bytes given to the session at once. It may copy them, even if the client stops reading.
 const PIECE: usize = 64 * 1024;
-/// Longer than links of one session are away while it lives.
+/// As long as a session survives without links by default.
 const IDLE: Duration = Duration::from_secs(60);
 const MAX_READ: usize = 64 * 1024;
 

@@ -1,9 +1,9 @@
-//! Lets clients of the gateway reach each other where nothing else leads from one to the other.
+//! Lets clients of the gateway reach each other where no direct path exists.
 //!
-//! A host says that it may be met, by a stream that stays open. Another one opens a stream that
-//! names the first one's key. The gateway opens a stream to that host, which names the caller's,
-//! and passes bytes on between the two. What they say is sealed from end to end: the gateway sees
-//! how much it is, and when.
+//! A host offers to be met by opening a stream that stays open. Another host opens a stream that
+//! names the first one's key. The gateway then opens a stream to the first host, which names the
+//! caller's key, and relays bytes between the two streams. The bytes are encrypted end to end: the
+//! gateway sees their number and timing only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -30,19 +30,19 @@ pub struct MeetingPlace {
     hosts: Mutex<Hosts>,
     clients: Arc<Clients>,
     moved: RelayCounters,
-    /// Where tokens come to.
+    /// The gateway whose UDP port receives tokens.
     gateway: OnceLock<Weak<Gateway>>,
 }
 
-/// What has passed between clients so far.
+/// Counts of meetings between clients so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct MeetingStats {
     /// Hosts that may be met now.
     pub hosts: u64,
-    /// Bytes from callers to those that they have called.
+    /// Bytes from callers to the hosts that they called.
     pub bytes_up: ByteCount,
-    /// Bytes back.
+    /// Bytes from called hosts to callers.
     pub bytes_down: ByteCount,
 }
 
@@ -57,7 +57,7 @@ struct Hosts {
 struct Present {
     number: u64,
     session: SessionHandle,
-    /// Dropped when the host says so anew: what it has said in another session counts no more.
+    /// Dropped when the host offers itself again: its offer in an earlier session is void.
     _displaced: oneshot::Sender<()>,
 }
 
@@ -79,7 +79,7 @@ impl Default for MeetingPlace {
 }
 
 impl MeetingPlace {
-    /// A client says by `stream` that it may be met, until the stream ends.
+    /// Lets other clients meet `host` until `stream` ends.
     pub async fn be_met(&self, host: ClientId, mut stream: Bonded) {
         let _permit = match self.admit(host) {
             Ok(permit) => permit,
@@ -88,7 +88,7 @@ impl MeetingPlace {
         let (number, displaced) = self.enter(host, stream.session());
         stream.accept();
         tokio::select! {
-            // Nothing is said in it.
+            // The client sends nothing in this stream; a read shows its end.
             _ = stream.read_u8() => {}
             _ = displaced => {}
         }
@@ -99,11 +99,11 @@ impl MeetingPlace {
         }
     }
 
-    /// Carries the bytes of `stream`, which `caller` has opened, to the host with the key `to` and
-    /// back, to its end. What could not be written is charged to the caller's `account`.
+    /// Relays `stream`, which `caller` has opened, to the host with the key `to`, until its end.
+    /// Buffered bytes are charged to the caller's `account`.
     ///
     /// # Errors
-    /// The cause that the caller was told.
+    /// The cause that was sent to the caller.
     pub async fn meet(
         &self,
         (caller, account): (ClientId, &Budget),
@@ -127,7 +127,7 @@ impl MeetingPlace {
         let _ = self.gateway.set(Arc::downgrade(gateway));
     }
 
-    /// Tells a client by `stream`, to its end, from where datagrams with this token come.
+    /// Reports the source addresses of datagrams with this token to a client, until `stream` ends.
     pub async fn observe(&self, client: ClientId, token: Token, mut stream: Bonded) {
         let permit = self.admit(client);
         let gateway = self.gateway.get().and_then(Weak::upgrade);
@@ -138,7 +138,7 @@ impl MeetingPlace {
         stream.accept();
         loop {
             tokio::select! {
-                // Nothing is said in it.
+                // The client sends nothing in this stream; a read shows its end.
                 _ = stream.read_u8() => return,
                 address = sightings.next() => {
                     let mut bytes = Vec::new();
@@ -165,12 +165,12 @@ impl MeetingPlace {
         let session = self.lock().present.get(&to).map(|it| it.session.clone());
         let session = session.ok_or(DialError::HostUnreachable)?;
         let opening = Purpose::Meet(caller.to_bytes()).opening();
-        // Whether the host does not know the caller or is not here, is not the caller's business.
+        // The caller must not learn whether the host is absent or does not know the caller.
         let far = session.open(opening);
         let mut far = far.map_err(|_| DialError::HostUnreachable)?;
         match timeout(ANSWER_PATIENCE, far.accepted()).await {
             Ok(Ok(_)) => Ok((Bonded::new(far), permit)),
-            // It says so only to those that it knows.
+            // The host gives this reason only to hosts that it knows.
             Ok(Err(error)) if refusal(&error) == Some(DialError::LimitReached) => {
                 Err(DialError::LimitReached)
             }
@@ -178,14 +178,14 @@ impl MeetingPlace {
         }
     }
 
-    /// Lets a client have one more stream here.
+    /// Admits one more stream of a client here.
     fn admit(&self, client: ClientId) -> Result<Place, DialError> {
         let permit = self.clients.admit(client, Instant::now());
         permit.map_err(|reason| {
             tracing::debug!(
                 ?client,
                 ?reason,
-                "a client has too many streams for meeting"
+                "refused a meeting stream: too many of this client"
             );
             DialError::LimitReached
         })
@@ -210,8 +210,8 @@ impl MeetingPlace {
     }
 }
 
-/// Two hosts need one connection or two with each other; each try is one more. So is each stream by
-/// which a host says that it may be met.
+/// Two hosts need one or two connections with each other; each attempt takes one more. Each stream
+/// by which a host offers to be met counts, too.
 const LIMITS: ClientLimits = ClientLimits {
     streams: 32,
     network_streams: usize::MAX,
@@ -221,5 +221,5 @@ const LIMITS: ClientLimits = ClientLimits {
     new_destinations_per_second: 0,
     new_destination_burst: 0,
 };
-/// A round trip of the slowest links, and a repetition.
+/// A round trip of the slowest links, and one retransmission.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use crate::address::{Refusal, classify, embedded_v4};
 
 /// Which addresses clients may reach through a gateway.
 ///
-/// Only hosts on the internet, and not the gateway itself; what the owner allows comes before
-/// that. The policy is about addresses, so a name has to be resolved first, and the addresses that
-/// were checked are those to connect to.
+/// Clients reach only hosts on the internet, and not the gateway itself; networks that the owner
+/// allows are exempt from both rules. The policy is about addresses, so a name has to be resolved
+/// first, and only the addresses that were checked may be connected to.
 #[derive(Clone)]
 pub struct DestinationPolicy {
     allowed: Vec<Cidr>,
@@ -17,8 +17,8 @@ pub struct DestinationPolicy {
 }
 
 impl DestinationPolicy {
-    /// A policy that allows `allowed` besides hosts on the internet. `is_own` tells whether an
-    /// address is the gateway's: those of its links, and those under which it is advertised.
+    /// Creates a policy that allows `allowed` besides hosts on the internet. `is_own` tells whether
+    /// an address is the gateway's: an address of its links, or one under which it is advertised.
     pub fn new(
         allowed: Vec<Cidr>,
         is_own: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
@@ -32,7 +32,7 @@ impl DestinationPolicy {
     /// True if clients may connect to `address`.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why clients may not.
     pub fn check(&self, address: IpAddr) -> Result<(), Refusal> {
         let address = address.to_canonical();
         if self.allowed.iter().any(|cidr| cidr.contains(address)) {
@@ -44,8 +44,8 @@ impl DestinationPolicy {
         classify(address).map_or(Ok(()), Err)
     }
 
-    /// The addresses that may be connected to, with IPv4-mapped ones as IPv4; beside them why each
-    /// of the others may not.
+    /// Returns the allowed addresses, with IPv4-mapped ones as IPv4, and the reasons why the other
+    /// addresses are refused.
     pub(super) fn filter(&self, addresses: &[IpAddr]) -> (Vec<IpAddr>, Vec<Refusal>) {
         let mut passed = Vec::new();
         let mut refused = Vec::new();

@@ -1,11 +1,11 @@
-//! The header of the PROXY protocol, by which a service is told whose connection one is.
+//! The header of the PROXY protocol, which tells a service the client of a connection.
 //!
 //! Source: "The PROXY protocol", version 2, §2.2, by HAProxy.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The header, in binary, for a connection of TCP from `client` to `server`. Both are of one
-/// family on the wire: an IPv4 address beside an IPv6 one is sent in its mapped form.
+/// Returns the binary header for a TCP connection from `client` to `server`. Both addresses have
+/// one family on the wire: an IPv4 address beside an IPv6 one is sent in its mapped form.
 pub(super) fn header(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     let (from, to) = (client.ip().to_canonical(), server.ip().to_canonical());
     let mut addresses = Vec::with_capacity(LONGEST);

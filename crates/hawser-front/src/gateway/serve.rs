@@ -66,11 +66,11 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         self.counters.snapshot()
     }
 
-    /// Serves one stream that leads to a destination, to its end. What is kept for it is charged to
-    /// the client's `account`.
+    /// Serves one stream to a destination, to its end. Its memory is charged to the client's
+    /// `account`.
     ///
     /// # Errors
-    /// The cause that the client was told when there was no connection.
+    /// The cause that was sent to the client when there was no connection.
     pub async fn handle<S: IncomingStream>(
         &self,
         client: ClientId,
@@ -81,8 +81,8 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         self.relay(permit, stream).await
     }
 
-    /// Lets a stream of a client in, before it is looked at: each holds a permit for as long as it
-    /// is served, whatever it is for.
+    /// Admits a stream of a client before it is read. Every stream holds a permit for as long as it
+    /// is served, whatever its purpose.
     pub(super) fn admit<S: IncomingStream>(
         &self,
         client: ClientId,
@@ -135,7 +135,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         Ok((server, permit))
     }
 
-    /// The addresses of a destination that a client may reach, if it may reach one more.
+    /// Returns the allowed addresses of a destination, if the client may have one more.
     pub(super) async fn addresses(
         &self,
         permit: &Permit,
@@ -149,8 +149,8 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         let patience = options.resolve_timeout;
         let addresses = self.lookups.addresses(permit, &destination.host, patience);
         let addresses = addresses.await?;
-        // After resolving, and on exactly the addresses that are connected to: a name that is
-        // harmless when it is looked at and something else a moment later gains nothing.
+        // Checked after resolving, on exactly the addresses that are connected to: otherwise a name
+        // could change its address between check and connect.
         let (passed, refused) = self.policy.filter(&addresses);
         for refusal in refused {
             debug!(?client, %destination, ?refusal, "address refused");
@@ -163,10 +163,10 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
     }
 }
 
-/// Serves one stream to its end, once `connecting` has come about.
+/// Serves one stream to its end, once `connecting` has succeeded.
 ///
 /// # Errors
-/// The cause that the client was told when there was no connection.
+/// The cause that was sent to the client when there was no connection.
 pub(super) async fn serve_by<S: IncomingStream, C: ByteStream>(
     connecting: impl Future<Output = Result<(C, Permit), DialError>>,
     mut stream: S,

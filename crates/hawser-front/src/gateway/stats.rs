@@ -10,19 +10,19 @@ use crate::relay::RelayCounters;
 use crate::tally::Tally;
 use crate::transport::DialError;
 
-/// What a gateway has done so far.
+/// Counts of a gateway since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GatewayStats {
     /// Streams that clients have opened.
     pub opened: u64,
-    /// Streams that are open now, those that still connect included.
+    /// Streams that are open now, including those that are still connecting.
     pub current: u64,
     /// Streams that reached their destination.
     pub connected: u64,
-    /// Connections to ports of services that were passed on as they are.
+    /// Connections to ports of services that were relayed unchanged.
     pub passed_on: u64,
-    /// Streams refused, by the cause that the client was told.
+    /// Streams refused, by the cause that was sent to the client.
     pub refused: BTreeMap<DialError, u64>,
     /// Addresses refused by the policy, by reason. A name may have several.
     pub refused_addresses: BTreeMap<Refusal, u64>,
@@ -34,7 +34,7 @@ pub struct GatewayStats {
     pub bytes_down: ByteCount,
 }
 
-/// The living counterpart of [`GatewayStats`].
+/// The live counters behind [`GatewayStats`].
 #[derive(Debug, Default)]
 pub struct GatewayCounters {
     pub(super) opened: AtomicU64,

@@ -1,4 +1,4 @@
-//! What all ports answer by.
+//! The state by which all ports answer.
 
 use std::net::SocketAddr;
 
@@ -12,34 +12,34 @@ use crate::peer::{ReservedNames, VouchedServers};
 use crate::this_machine::ThisMachine;
 use crate::told_names::ToldNames;
 
-/// The names, the links that help, and what is in flight.
+/// The names, the links that help, and the queries in progress.
 pub(super) struct Answering {
     pub(super) names: Names,
-    /// Nobody is asked for them.
+    /// Names that no server is asked for.
     pub(super) reserved: ReservedNames,
     pub(super) told: ToldNames,
-    /// What names of the internet do not lead to.
+    /// This machine, to which names of the internet must not lead.
     pub(super) machine: ThisMachine,
-    /// Names of the addresses that were answered.
+    /// Names of the addresses in answers.
     pub(super) known: KnownNames,
-    /// Names that are held to their vouchers, wherever they lead to.
+    /// Names that are held to their vouchers, and their addresses.
     pub(super) held: Option<VouchedServers>,
     pub(super) links: Box<dyn Fn() -> Vec<Link> + Send + Sync>,
     pub(super) limits: Limits,
 }
 
-/// Whom a question was meant for.
+/// The server that a query was meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meant {
     /// This server of the machine.
     For(SocketAddr),
-    /// Whichever comes first. Such questions come from elsewhere, so nothing else is passed on.
+    /// Whichever comes first. Other hosts send these, so only ordinary queries are answered.
     ForAny,
 }
 
 impl Answering {
-    /// The answer to `query`. If there is none, the answer says that nobody could find out, so that
-    /// a program on a machine without links need not wait. None for what is no question.
+    /// Returns the answer to `query`. Without one, returns a failure, so that an application on a
+    /// machine without links need not wait. `None` for anything but a query.
     pub(super) async fn answer(&self, query: &[u8], meant: Meant) -> Option<Vec<u8>> {
         if self.is_reserved(query) {
             return failure(query);
@@ -58,7 +58,7 @@ impl Answering {
             }
         };
         match self.names.answer(query, server, &(self.links)()).await {
-            // After a failure programs ask the next server, which may lead the name here as well.
+            // Not a failure: applications would ask the next server, which may lie as well.
             Ok(answer) if !self.may_lead_there(query, &answer).await => no_records(query),
             Ok(answer) => {
                 self.known.note(query, &answer);
@@ -68,14 +68,14 @@ impl Answering {
                 }
             }
             Err(error) => {
-                tracing::debug!(%server, %error, "there is no answer for a program");
+                tracing::debug!(%server, %error, "no answer for an application");
                 failure(query)
             }
         }
     }
 
-    /// Whether a name may lead where an answer says. An answer with one address that it may not
-    /// lead to is of no use as a whole: names of the internet have no such ones.
+    /// Returns whether a name may lead where an answer says. One address that is not admitted makes
+    /// the whole answer useless: names of the internet have no such addresses.
     async fn may_lead_there(&self, query: &[u8], answer: &[u8]) -> bool {
         let Ok(question) = DnsQuestion::decode(query) else {
             return true;
@@ -106,7 +106,7 @@ impl Answering {
         is_reserved
     }
 
-    /// The same as far as it fits what the program takes in a datagram.
+    /// Returns the answer, cut to the datagram size that the application accepts.
     pub(super) async fn datagram(&self, query: &[u8], meant: Meant) -> Option<Vec<u8>> {
         let answer = self.answer(query, meant).await?;
         if answer.len() > datagram_limit(query) {

@@ -1,4 +1,4 @@
-//! Names of addresses, from answers that programs have got.
+//! Names of addresses, from answers that applications received.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hawser_wire::dns::DnsQuestion;
 
-/// The names by which programs have asked for addresses lately, to show them. Clones share them.
+/// The names by which applications have asked for addresses lately, for display. Clones share them.
 ///
-/// An address may have many names, and whoever asks a server of his own can give it any: nothing is
-/// decided by them.
+/// Nothing is decided by these names: an address may have many, and an application that asks a
+/// server of its own can give it any name.
 #[derive(Clone, Debug, Default)]
 pub struct KnownNames(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
     names: BTreeMap<IpAddr, Arc<str>>,
-    /// Addresses in the order in which they became known.
+    /// Addresses, oldest first.
     order: VecDeque<IpAddr>,
 }
 
 impl KnownNames {
-    /// The name that was asked for last of those that lead to an address.
+    /// Returns the last name that was asked for and leads to an address.
     pub fn name(&self, address: IpAddr) -> Option<Arc<str>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.names.get(&address).cloned()
     }
 
-    /// Takes in an answer to a program. What is no answer with addresses changes nothing.
+    /// Records an answer to an application. Ignores everything but answers with addresses.
     pub(super) fn note(&self, query: &[u8], answer: &[u8]) {
         let Ok(question) = DnsQuestion::decode(query) else {
             return;
@@ -60,7 +60,7 @@ impl Known {
     }
 }
 
-/// More than anybody looks at; with names of 253 bytes, they take a megabyte and a half.
+/// More than a user looks at; with names of 253 bytes, they take a megabyte and a half.
 const MAX_ADDRESSES: usize = 4096;
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
         }
         assert_eq!(names.name(address.into()).as_deref(), Some("new.example"));
         assert_eq!(names.name([192, 0, 2, 2].into()), None);
-        // Nonsense, and the answer to another question.
+        // Garbage, and the answer to another question.
         names.note(&[], &[]);
         names.note(&asked("x.example"), &answer(&asked("y.example"), address));
         assert_eq!(names.name(address.into()).as_deref(), Some("new.example"));

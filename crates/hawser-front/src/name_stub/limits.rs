@@ -1,4 +1,4 @@
-//! What programs may have in flight.
+//! Bounds on applications' queries and connections in progress.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Questions that are being answered, and connections that bring them.
+/// Places of queries that are being answered, and of connections that bring them.
 #[derive(Debug)]
 pub(super) struct Limits {
     questions: Places<QuestionKey>,
     connections: Places<SocketAddr>,
 }
 
-/// The socket that asks, and the number of the question.
+/// The socket that asks, and the number of the query.
 type QuestionKey = (SocketAddr, u16);
 
 impl Default for Limits {
@@ -27,24 +27,24 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// A place for the question with this number from the socket at `from`; none for one that is
-    /// being answered already, and none where the socket has too many. Where all have too many, the
-    /// oldest question loses its place.
+    /// Takes a place for the query with this number from the socket at `from`; `None` if that query
+    /// is being answered already, or if the socket has too many. If there are too many in all, the
+    /// oldest query loses its place.
     pub(super) fn question(&self, from: SocketAddr, number: u16) -> Option<Place<QuestionKey>> {
         let of_socket = (from, 0)..=(from, u16::MAX);
         self.questions
             .take((from, number), &of_socket, MAX_OF_SOCKET)
     }
 
-    /// A place for a connection from the socket at `from`. Where there are too many, the oldest one
-    /// loses its place.
+    /// Takes a place for a connection from the socket at `from`. If there are too many, the oldest
+    /// one loses its place.
     pub(super) fn connection(&self, from: SocketAddr) -> Option<Place<SocketAddr>> {
         self.connections.take(from, &(from..=from), 1)
     }
 }
 
-/// A bounded number of places, the oldest of which is given to who comes last: one that is
-/// answered at all is answered soon.
+/// A bounded number of places. When all are taken, a newcomer gets the oldest one: queries that are
+/// answered at all are answered soon.
 #[derive(Debug)]
 struct Places<K> {
     taken: Arc<Mutex<Taken<K>>>,
@@ -58,7 +58,7 @@ struct Taken<K> {
     latest: u64,
 }
 
-/// A place, until this is dropped.
+/// A place, held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Place<K: Copy + Ord> {
     taken: Arc<Mutex<Taken<K>>>,
@@ -107,7 +107,7 @@ impl<K: Copy + Ord> Places<K> {
 }
 
 impl<K: Copy + Ord> Place<K> {
-    /// What `work` gives; none when the place is lost meanwhile.
+    /// Returns the result of `work`; `None` if the place is lost meanwhile.
     pub(super) async fn keep<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
@@ -119,7 +119,7 @@ impl<K: Copy + Ord> Place<K> {
 impl<K: Copy + Ord> Drop for Place<K> {
     fn drop(&mut self) {
         let mut taken = lock(&self.taken);
-        // Else it was lost, and another one may have the key.
+        // Otherwise the place was lost, and another holder may have the key.
         if taken.by_age.remove(&self.age).is_some() {
             taken.by_key.remove(&self.key);
         }
@@ -130,10 +130,10 @@ fn lock<K>(taken: &Mutex<Taken<K>>) -> MutexGuard<'_, Taken<K>> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Questions of all programs. Each takes one socket for the server that was asked, and some for
-/// each link if that is silent.
+/// Queries of all applications. Each takes one socket for the server that was asked, and some for
+/// each link if that server is silent.
 const MAX_QUESTIONS: usize = 512;
-/// Of them, those of one socket.
+/// Of these, queries of one socket.
 const MAX_OF_SOCKET: usize = 64;
 const MAX_CONNECTIONS: usize = 128;
 
@@ -175,7 +175,7 @@ mod tests {
         let mut all: Vec<_> = (1..=MAX_QUESTIONS as u16 + 1).map(ask).collect();
         let newest = all.pop().unwrap();
         let oldest = all.remove(0);
-        // Its key is free, and its end takes no place from the next one.
+        // Its key is free, and its end takes no place from the next query.
         let again = ask(1);
         assert_eq!(oldest.keep(pending::<()>()).await, None);
         assert_eq!(lock(&limits.questions.taken).by_key.len(), MAX_QUESTIONS);

@@ -28,7 +28,7 @@ impl Port {
         Self::serve(listener, socket, Meant::For(server), answering)
     }
 
-    /// Answers at this port, of the same number for both.
+    /// Answers at this port number, over both protocols.
     pub(super) fn serve(
         listener: TcpListener,
         socket: UdpSocket,
@@ -51,8 +51,8 @@ impl Drop for Port {
     }
 }
 
-/// The loopback address at which `server` is answered for: the one of its family, which the sockets
-/// of programs can reach.
+/// Returns the loopback address that answers for `server`: the one of its family, which the sockets
+/// of applications can reach.
 pub(super) fn loopback(server: IpAddr) -> IpAddr {
     match server {
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -60,7 +60,7 @@ pub(super) fn loopback(server: IpAddr) -> IpAddr {
     }
 }
 
-/// Both protocols at a port with the same number.
+/// Binds both protocols to a port with the same number.
 async fn bind(server: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
     let mut tries = 0;
     loop {
@@ -86,7 +86,7 @@ impl Stub {
             let (length, from) = match socket.recv_from(&mut buffer).await {
                 Ok(received) => received,
                 Err(error) => {
-                    tracing::debug!(%error, "a program's question is not heard");
+                    tracing::debug!(%error, "can't receive an application's query");
                     sleep(EXHAUSTED_PAUSE).await;
                     continue;
                 }
@@ -98,14 +98,14 @@ impl Stub {
             if length > MAX_QUERY {
                 continue;
             }
-            // The program asks again where there is no place.
+            // Without a place, the query is dropped, and the application asks again.
             let Some(place) = self.answering.limits.question(from, number) else {
                 continue;
             };
             let (stub, socket, query) = (self.clone(), Arc::clone(&socket), query.to_vec());
             tokio::spawn(place.keep(async move {
                 if let Some(answer) = stub.answering.datagram(&query, stub.meant).await {
-                    // A program that has gone hears nothing.
+                    // The application may be gone.
                     let _ = socket.send_to(&answer, from).await;
                 }
             }));
@@ -122,20 +122,20 @@ impl Stub {
                     let stub = self.clone();
                     tokio::spawn(place.keep(async move {
                         if let Err(error) = stub.converse(stream, from).await {
-                            tracing::debug!(%error, "a program's questions over TCP end");
+                            tracing::debug!(%error, "an application's TCP queries failed");
                         }
                     }));
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a program's connection is not taken");
+                    tracing::debug!(%error, "can't accept an application's connection for queries");
                     sleep(EXHAUSTED_PAUSE).await;
                 }
             }
         }
     }
 
-    /// Answers one question after the other. With the first message that is more than a question,
-    /// the connection becomes one to the server.
+    /// Answers one query after the other. The first message that is not an ordinary query turns the
+    /// connection into one to the server.
     async fn converse(&self, mut program: TcpStream, from: SocketAddr) -> io::Result<()> {
         program.set_nodelay(true)?;
         while let Some(query) = read_message(&mut program).await? {
@@ -144,7 +144,7 @@ impl Stub {
                 Meant::For(server) if !is_ordinary => {
                     return connect_to_server(server, program, &query).await;
                 }
-                // No other host has a connection to a server of this one.
+                // Other hosts get no connection to a server of this one.
                 Meant::ForAny if !is_ordinary => return Ok(()),
                 _ => {}
             }
@@ -175,7 +175,7 @@ async fn connect_to_server(
     Ok(())
 }
 
-/// The next message; none at the end, and of a program that sends none for long.
+/// Reads the next message; `None` at the end, or if the application sends none for long.
 async fn read_message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let reading = async {
         let mut message = vec![0; usize::from(stream.read_u16().await?)];
@@ -197,9 +197,9 @@ async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()>
     stream.write_all(&whole).await
 }
 
-/// Bytes of a question in a datagram; what is longer is dropped. Questions have some tens.
+/// Bytes of a query in a datagram; longer ones are dropped. Queries have some tens.
 const MAX_QUERY: usize = 4096;
-/// Time without a question after which a connection ends. Source: RFC 7766 §6.2.3, "a few seconds".
+/// Time without a query after which a connection ends. Source: RFC 7766 §6.2.3, "a few seconds".
 const IDLE: Duration = Duration::from_secs(10);
 /// Time for a zone transfer.
 const MAX_TRANSFER: Duration = Duration::from_secs(600);

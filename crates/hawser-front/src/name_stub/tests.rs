@@ -8,8 +8,8 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::*;
 
-/// A name server that answers with so many bytes behind the question, over UDP and TCP; over TCP
-/// twice to what is no question. It counts what it hears.
+/// A name server that answers with so many bytes behind the question, over UDP and TCP. Over TCP it
+/// answers messages other than queries twice. It counts the datagrams.
 async fn server(length: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     let (listener, socket) = ports().await;
     let address = listener.local_addr().unwrap();
@@ -40,7 +40,7 @@ async fn server(length: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, heard)
 }
 
-/// Ports of the same number.
+/// Binds both protocols to the same port number.
 async fn ports() -> (TcpListener, UdpSocket) {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -50,7 +50,7 @@ async fn ports() -> (TcpListener, UdpSocket) {
     }
 }
 
-/// An answer to `query` with one record of so many bytes.
+/// Returns an answer to `query` with one record of so many bytes.
 fn answer(query: &[u8], length: usize) -> Vec<u8> {
     let mut answer = query.to_vec();
     answer[2] |= 0x80;
@@ -78,12 +78,12 @@ fn question(number: u16) -> Vec<u8> {
     DnsQuestion::encode(number, &name, AddressRecord::A)
 }
 
-/// A port that answers for `server` without the help of links.
+/// Opens a port that answers for `server` without the help of links.
 async fn port_for(server: SocketAddr) -> (Port, SocketAddr) {
     port_noting(server, KnownNames::default(), reserved()).await
 }
 
-/// Those of an empty book.
+/// Returns the names of an empty book.
 fn reserved() -> ReservedNames {
     let folder = tempfile::tempdir().unwrap();
     let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
@@ -141,7 +141,7 @@ async fn what_does_not_fit_a_datagram_comes_over_tcp() {
     let query = question(7);
     let cut = ask(&asker(address).await, &query).await;
     assert_eq!((cut.len(), cut[2] & 2), (query.len(), 2));
-    // One that takes more gets it at once.
+    // A query that accepts longer datagrams gets the answer at once.
     let mut able = question(8);
     able[11] = 1;
     able.extend_from_slice(b"\0\0\x29\x10\0\0\0\0\0\0\0");
@@ -168,14 +168,14 @@ async fn what_is_no_question_goes_to_the_server_as_it_is() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     write(&mut stream, &question(1)).await;
     read(&mut stream).await.unwrap();
-    // A conversation of more than one answer.
+    // A message that gets more than one answer.
     write(&mut stream, &update).await;
     for _ in 0..2 {
         assert_eq!(read(&mut stream).await.unwrap(), answer(&update, 40));
     }
 }
 
-/// A name server whose answers are its questions with what `add` does to them.
+/// A name server whose answers are its queries, changed by `add`.
 async fn answering(add: impl Fn(&mut Vec<u8>) + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let server = socket.local_addr().unwrap();
@@ -203,7 +203,7 @@ async fn server_of(addresses: &'static [[u8; 4]]) -> SocketAddr {
     answering(add).await
 }
 
-/// What `server_of` answers by these addresses to a question, by code and number of records.
+/// Returns the code and number of records of the answer to a query, from a server of `addresses`.
 async fn told(addresses: &'static [[u8; 4]], query: &[u8]) -> (u8, u8) {
     let (_port, address) = port_for(server_of(addresses).await).await;
     let answer = ask(&asker(address).await, query).await;
@@ -237,7 +237,7 @@ async fn an_answer_that_leads_a_name_of_the_internet_here_is_not_passed_on() {
         let all = addresses.len() as u8;
         assert_eq!(told(addresses, &own).await, (0, all), "{addresses:?}");
     }
-    // A hostile network says what names of links lead to.
+    // A hostile network decides where names of links lead.
     let on_links = "x.local".parse().unwrap();
     let on_links = DnsQuestion::encode(8, &on_links, AddressRecord::A);
     assert_eq!(told(&[[127, 0, 0, 1]], &on_links).await, (0, 0));
@@ -249,8 +249,8 @@ async fn a_name_that_is_blocked_by_an_unspecified_address_has_no_records() {
     assert_eq!(told(&[[0, 0, 0, 0]], &question(7)).await, (0, 0));
 }
 
-/// A name server that answers each question with this code and flags, and a record for HTTPS with
-/// these addresses as hints.
+/// A name server that answers each query with this code and flags, and an HTTPS record with these
+/// addresses as hints.
 async fn server_of_hints(flags: [u8; 2], hints: &'static [u8]) -> SocketAddr {
     let add = move |answer: &mut Vec<u8>| {
         answer[2] |= flags[0];
@@ -301,7 +301,7 @@ async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
 
 #[tokio::test]
 async fn other_hosts_get_answers_to_questions_and_nothing_else() {
-    // A machine that knows no name server.
+    // A machine without name servers.
     let names = Names::with_root("/nonexistent".into());
     let stub = NameStub::start_with(
         names,
@@ -327,7 +327,7 @@ async fn other_hosts_get_answers_to_questions_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_the_name_of_a_host_in_the_book() {
+async fn no_server_is_asked_for_the_name_of_a_host_in_the_book() {
     let (server, heard) = server(40).await;
     let folder = tempfile::tempdir().unwrap();
     let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
@@ -338,7 +338,7 @@ async fn nobody_is_asked_for_the_name_of_a_host_in_the_book() {
     let book = ReservedNames::new(Arc::new(store));
     let (_port, address) = port_noting(server, KnownNames::default(), book).await;
     let socket = asker(address).await;
-    // After a failure a resolver goes on with the domains that it searches.
+    // After a failure a resolver continues with its search domains.
     for name in ["www.example.org", "www.example.org.evil.example"] {
         let query = DnsQuestion::encode(7, &name.parse().unwrap(), AddressRecord::A);
         let failure = hawser_wire::dns::failure(&query).unwrap();
@@ -351,7 +351,7 @@ async fn nobody_is_asked_for_the_name_of_a_host_in_the_book() {
 }
 
 #[tokio::test]
-async fn nonsense_is_dropped_and_harms_nobody() {
+async fn nonsense_is_dropped_and_does_no_harm() {
     let (server, heard) = server(40).await;
     let (_port, address) = port_for(server).await;
     let socket = asker(address).await;

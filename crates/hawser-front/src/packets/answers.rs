@@ -1,4 +1,4 @@
-//! What the sender of a packet is told where it goes no further, in place of silence.
+//! Answers to the sender of a packet that is not forwarded, in place of silence.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -13,8 +13,8 @@ use crate::token_bucket::TokenBucket;
 
 /// Answers in the name of one end of a tunnel.
 ///
-/// Their rate is limited, as RFC 1812 §4.3.2.8 and RFC 4443 §2.4 want it: what a sender does not
-/// hear at once it hears when it tries again.
+/// Their rate is limited, as RFC 1812 §4.3.2.8 and RFC 4443 §2.4 want it: a sender that gets no
+/// answer may get one when it retries.
 #[derive(Debug)]
 pub(super) struct Answers {
     from: Inner,
@@ -22,7 +22,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Answers come from these addresses.
+    /// Creates answers whose source is one of these addresses.
     pub(super) fn new(from: Inner) -> Self {
         Self {
             from,
@@ -30,12 +30,12 @@ impl Answers {
         }
     }
 
-    /// The answer to a packet that a policy keeps from its destination.
+    /// Returns the answer to a packet that a policy keeps from its destination.
     pub(super) fn to_prohibited(&self, packet: &PacketView<'_>) -> Option<Vec<u8>> {
         self.limited(prohibited(packet, self.own(packet)?))
     }
 
-    /// The answer to a packet that the client must not or need not send to the gateway.
+    /// Returns the answer to a packet that the client must not or need not send to the gateway.
     pub(super) fn at_client(&self, packet: &PacketView<'_>, mtu: u16) -> Option<Vec<u8>> {
         if packet.length() > usize::from(mtu) {
             self.to_too_big(packet, mtu)
@@ -44,20 +44,20 @@ impl Answers {
         }
     }
 
-    /// The answer to a packet of more than `mtu` bytes.
+    /// Returns the answer to a packet of more than `mtu` bytes.
     fn to_too_big(&self, packet: &PacketView<'_>, mtu: u16) -> Option<Vec<u8>> {
         self.limited(too_big(packet, mtu, self.own(packet)?))
     }
 
-    /// The answer to a TCP segment for a name server at these addresses, where there is only one
-    /// for datagrams.
+    /// Returns the answer to a TCP segment for a name server at these addresses, where DNS is
+    /// served over UDP only.
     fn to_stub(&self, packet: &PacketView<'_>) -> Option<Vec<u8>> {
         let (_, port) = packet.ports()?;
         let is_meant = port == NAMES && self.from.contains(packet.destination());
         is_meant.then(|| self.limited(reset(packet))).flatten()
     }
 
-    /// The own address of the packet's family.
+    /// Returns the own address of the packet's family.
     fn own(&self, packet: &PacketView<'_>) -> Option<IpAddr> {
         let is_v4 = packet.source().is_ipv4();
         self.from.addresses().find(|own| own.is_ipv4() == is_v4)
@@ -71,7 +71,7 @@ impl Answers {
     }
 }
 
-/// The packet with a segment size that fits `mtu`, where it is a SYN that announces more.
+/// Returns the packet with a segment size that fits `mtu`, if it is a SYN that announces more.
 pub(super) fn fitted(packet: &PacketView<'_>, mtu: u16) -> Option<Vec<u8>> {
     if packet.tcp_flags()? & SYN == 0 {
         return None;
@@ -82,7 +82,7 @@ pub(super) fn fitted(packet: &PacketView<'_>, mtu: u16) -> Option<Vec<u8>> {
 
 const ANSWERS_PER_SECOND: u32 = 100;
 const BURST: u32 = 50;
-/// Where name servers listen.
+/// Port of name servers.
 const NAMES: u16 = 53;
 const SYN: u8 = 0x02;
 
@@ -99,7 +99,7 @@ mod tests {
         })
     }
 
-    /// A packet from 10.83.0.2 with this protocol and what is behind the header.
+    /// Returns a packet from 10.83.0.2 with this protocol and the bytes behind the IP header.
     fn packet(to: [u8; 4], protocol: u8, transport: &[u8]) -> Vec<u8> {
         let length = (20 + transport.len()) as u16;
         let mut packet = vec![

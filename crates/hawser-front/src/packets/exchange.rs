@@ -1,4 +1,4 @@
-//! The gateway's end: one device, and a tunnel to each client.
+//! The gateway's end: one device, and one tunnel to each client.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -26,27 +26,27 @@ use crate::gateway::{ClientId, DestinationPolicy};
 use crate::incoming::IncomingStream as _;
 use crate::transport::DialError;
 
-/// Passes packets between a device and the tunnels of clients, which outlive the device.
+/// Forwards packets between a device and the tunnels of clients, which outlive the device.
 ///
-/// A client's packets come from its own addresses, or those of hosts behind it, and go where its
-/// streams may go. Clients do not reach each other.
+/// A client's packets must come from its own addresses, or from those of hosts behind it. They may
+/// go where its streams may go. Clients do not reach each other.
 pub struct Exchange {
     /// The device, while there is one.
     device: RwLock<Option<Arc<Tun>>>,
     policy: DestinationPolicy,
-    /// Writes down what is a client's own from now on.
+    /// Stores the addresses that belong to a client from now on.
     keep: Box<dyn Fn(ClientId, OwnAddresses) + Send + Sync>,
     /// The gateway's own inner addresses.
     gateway: Inner,
-    /// The networks of the pool, which stay as they are.
+    /// The networks of the pool, which do not change.
     networks: Networks,
     pool: Mutex<AddressPool>,
     tunnels: RwLock<BTreeMap<Place, Arc<Tunnel>>>,
     /// Identities of tunnels.
     latest: AtomicU64,
-    /// Told when tunnels come and go, and while packets of clients pass.
+    /// Notified when tunnels begin and end, and while packets of clients pass.
     moved: Notify,
-    /// Milliseconds from `since` to the last time that `moved` was told of packets.
+    /// Milliseconds from `since` to the last notification of `moved` about packets.
     moved_at: AtomicU64,
     since: Instant,
     counters: Arc<PacketCounters>,
@@ -60,11 +60,11 @@ struct Tunnel {
     hosts: HostNetworks,
     stream: SendStream,
     answers: Answers,
-    /// Told when another tunnel takes its address.
+    /// Notified when another tunnel takes this one's address.
     displaced: Notify,
 }
 
-/// What the exchange has done since its start.
+/// Counts of the exchange since its start.
 #[derive(Debug, Default)]
 pub struct PacketCounters {
     up: [AtomicU64; 2],
@@ -82,23 +82,23 @@ pub struct PacketCounters {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct PacketStats {
-    /// Packets of clients that were passed on.
+    /// Packets of clients that were forwarded.
     pub packets_up: u64,
     /// Their bytes.
     pub bytes_up: u64,
-    /// Packets that were passed to clients.
+    /// Packets that were forwarded to clients.
     pub packets_down: u64,
     /// Their bytes.
     pub bytes_down: u64,
-    /// Packets of clients that were none, or of no version of IP.
+    /// Malformed packets of clients, or those of no IP version.
     pub malformed: u64,
-    /// Packets of clients from an address that they have not.
+    /// Packets of clients from an address that is not theirs.
     pub spoofed: u64,
-    /// Packets of clients to where they may not send.
+    /// Packets of clients to a destination that they may not send to.
     pub refused: u64,
-    /// Packets from the internet for an address that nobody has.
+    /// Packets from the internet for an address of no client.
     pub unknown: u64,
-    /// Packets that this machine did not take.
+    /// Packets that this machine's device did not take.
     pub dropped: u64,
     /// Packets that would have begun a flow beyond the client's limits.
     pub refused_flows: u64,
@@ -122,15 +122,15 @@ impl PacketCounters {
         }
     }
 
-    /// Counts flows that the kernel has refused.
+    /// Adds flows that the kernel has refused.
     pub fn add_refused_flows(&self, count: u64) {
         self.refused_flows.fetch_add(count, Ordering::Relaxed);
     }
 }
 
 impl Exchange {
-    /// An exchange without a device. `keep` writes down what of the pool is a client's own from now
-    /// on; it must not take long.
+    /// Creates an exchange without a device. `keep` stores the addresses of the pool that belong to
+    /// a client from now on; it must be quick.
     pub fn new(
         pool: AddressPool,
         policy: DestinationPolicy,
@@ -159,7 +159,7 @@ impl Exchange {
         }
     }
 
-    /// The networks that clients have now, by their tunnels: each with its client.
+    /// Returns the networks of clients that have tunnels now, each with its client.
     pub fn owned(&self) -> BTreeMap<IpNet, ClientId> {
         let tunnels = self.routes();
         let of_tunnel = |tunnel: &Arc<Tunnel>| {
@@ -170,8 +170,8 @@ impl Exchange {
         tunnels.values().flat_map(of_tunnel).collect()
     }
 
-    /// Waits until [`Self::owned`] may be another, or packets of clients pass; these every
-    /// quarter of a second at most.
+    /// Waits until [`Self::owned`] may have changed, or packets of clients pass; the latter at most
+    /// every quarter of a second.
     pub async fn moved(&self) {
         self.moved.notified().await;
     }
@@ -181,8 +181,8 @@ impl Exchange {
         Arc::clone(&self.counters)
     }
 
-    /// Passes packets between the device `tun` and the tunnels, until the device is gone; returns
-    /// why it is. Until this runs again, what clients send is dropped.
+    /// Forwards packets between the device `tun` and the tunnels until the device fails; returns
+    /// its error. Packets of clients are dropped until this runs again.
     pub async fn run(&self, tun: Tun) -> std::io::Error {
         let tun = Arc::new(tun);
         let _present = Present::begin(&self.device, &tun);
@@ -201,7 +201,7 @@ impl Exchange {
             for packet in packets.drain(..) {
                 let to = PacketView::parse(&packet).map(|view| view.destination());
                 let known = last.as_ref().map(|(address, _)| *address);
-                // Packets of one tunnel that follow each other go together.
+                // Consecutive packets of one tunnel are sent together.
                 if known.is_none() || known != to.ok() {
                     if let Some((_, before)) = last.take() {
                         before.stream.send_packets(&mut of_tunnel);
@@ -224,7 +224,7 @@ impl Exchange {
     /// Serves the tunnel of a client to its end.
     ///
     /// # Errors
-    /// The cause that the client was told when it was refused.
+    /// The cause that was sent to the client when the tunnel was refused.
     pub async fn serve(
         self: &Arc<Self>,
         client: ClientId,
@@ -239,7 +239,7 @@ impl Exchange {
         let granted = match granted {
             Ok(granted) => granted,
             Err(error) => {
-                tracing::debug!(?client, %error, "a tunnel is refused");
+                tracing::debug!(?client, %error, "refused a tunnel");
                 stream.refuse(DialError::LimitReached);
                 return Err(DialError::LimitReached);
             }
@@ -249,7 +249,7 @@ impl Exchange {
         }
         let served = self.serve_at(client, granted, id, stream).await;
         self.pool().release(Instant::now(), granted.number, id);
-        tracing::debug!(?client, ended = ?served, "a tunnel has ended");
+        tracing::debug!(?client, ended = ?served, "tunnel ended");
         Ok(())
     }
 
@@ -285,7 +285,7 @@ impl Exchange {
         let places = [Some(own), granted.block.map(Place::Block)];
         {
             let mut tunnels = self.routes_mut();
-            // Of two at once the later one has the address.
+            // Of two concurrent tunnels, the later one gets the address.
             if tunnels.get(&own).is_some_and(|there| there.id > id) {
                 return Ok(());
             }
@@ -310,7 +310,7 @@ impl Exchange {
         ended
     }
 
-    /// Passes what a client sends to the device, until the client ends it.
+    /// Forwards datagrams of a client's stream to the device, until the client ends it.
     async fn pass_up(&self, tunnel: &Tunnel, mut receive: RecvStream) -> std::io::Result<()> {
         while let Some(packet) = receive.read_datagram_or_end().await? {
             self.pass_up_some(tunnel, &mut vec![packet]);
@@ -318,7 +318,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Passes packets of a client to the device, those that may go.
+    /// Forwards those packets of a client to the device that are allowed.
     fn pass_up_some(&self, tunnel: &Tunnel, packets: &mut Vec<Bytes>) {
         let mut allowed = None;
         packets.retain(|packet| match self.check(tunnel, packet, &mut allowed) {
@@ -350,8 +350,8 @@ impl Exchange {
         }
     }
 
-    /// Whether a client may send this packet, which is told otherwise; an error is what to count.
-    /// `allowed`: the addresses of the packet before that may go wherever it wants.
+    /// Tells whether a client may send this packet. If not, answers it and returns the counter to
+    /// increment. `allowed`: the addresses of the last packet that may go to the internet.
     fn check(
         &self,
         tunnel: &Tunnel,
@@ -370,7 +370,7 @@ impl Exchange {
         }
         let to = view.destination();
         if self.gateway.contains(to) {
-            // Whatever else listens on this machine is none of theirs.
+            // Clients reach no service that listens on this machine.
             if is_ping(&view) {
                 return Ok(());
             }
@@ -379,13 +379,13 @@ impl Exchange {
             return Ok(());
         }
         if let Some(answer) = tunnel.answers.to_prohibited(&view) {
-            // As any packet, it may be lost.
+            // The answer may be lost, as any packet.
             tunnel.stream.send_packets(&mut vec![answer.into()]);
         }
         Err(&counters.refused)
     }
 
-    /// The tunnel that packets of the device to this address are for.
+    /// Returns the tunnel for packets to this address.
     fn tunnel_to(&self, address: IpAddr) -> Option<Arc<Tunnel>> {
         let routes = self.routes();
         let mut places = self.networks.places(address);
@@ -410,7 +410,7 @@ impl Exchange {
     }
 }
 
-/// A device is there while this lives.
+/// Registers a device for as long as it lives.
 struct Present<'a>(&'a RwLock<Option<Arc<Tun>>>);
 
 impl<'a> Present<'a> {
@@ -427,7 +427,7 @@ impl Drop for Present<'_> {
     }
 }
 
-/// What comes for a tunnel over an association.
+/// Takes packets of a tunnel that arrive over an association.
 struct Upwards {
     exchange: Weak<Exchange>,
     tunnel: Arc<Tunnel>,
@@ -438,7 +438,7 @@ impl PacketSink for Upwards {
         if let Some(exchange) = self.exchange.upgrade() {
             exchange.pass_up_some(&self.tunnel, packets);
         }
-        // The exchange counts what it refuses, by the reason.
+        // The exchange counts refused packets itself, by reason.
         0
     }
 }
@@ -459,7 +459,7 @@ fn is_ping(view: &PacketView<'_>) -> bool {
     is_whole && (view.protocol(), kind) == (expected.0, Some(expected.1))
 }
 
-/// Shortest time between two notices that packets pass.
+/// Shortest time between two notifications that packets pass.
 const LOOK: Duration = Duration::from_millis(250);
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;

@@ -1,7 +1,7 @@
-//! Which inner addresses a client takes from its gateway.
+//! Check of the inner addresses that a gateway gives to a client.
 //!
-//! They become addresses of this machine, so a gateway that could choose any would take the place
-//! of hosts that this machine means to reach.
+//! They become addresses of this machine. A gateway that could choose any address would take the
+//! place of hosts that this machine wants to reach.
 
 use std::net::IpAddr;
 
@@ -11,18 +11,18 @@ use super::inbound::InboundFlows;
 use super::terms::Terms;
 use crate::address::classify;
 
-/// Why an address or network of the gateway's terms is not taken.
+/// Why an address or network of the gateway's terms is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// It belongs to others.
+    /// The address or network belongs to other hosts.
     #[error(
         "the gateway gives the inner address {0}; allowed are private ones (10.0.0.0/8, \
          172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, fc00::/7), and public ones with \
          --accept-inbound, in networks of at most a /16 or /48"
     )]
     NotPrivate(IpNet),
-    /// It is near this machine already.
+    /// The address or network is already near this machine.
     #[error(
         "the gateway gives the inner address {0}, but {1} is on a link of this machine, its router \
          or name server; the gateway needs another network in --packet-pool"
@@ -30,8 +30,8 @@ pub enum Unfit {
     Near(IpNet, IpNet),
 }
 
-/// Checks that all addresses of a tunnel are private, or public ones where `inbound` flows are
-/// accepted.
+/// Checks that all addresses of a tunnel are private; public ones are allowed where `inbound` flows
+/// are accepted.
 pub(super) fn check(terms: &Terms, inbound: InboundFlows) -> Result<(), Unfit> {
     let of_gateway = terms.gateway.addresses().map(IpNet::from);
     let mut all = terms.of_client().into_iter().chain(of_gateway);
@@ -46,7 +46,7 @@ pub(super) fn check(terms: &Terms, inbound: InboundFlows) -> Result<(), Unfit> {
 /// Checks that no address of either end of a tunnel is in one of the networks `near` this machine.
 ///
 /// # Errors
-/// The first that is.
+/// The first such address.
 pub fn check_apart(terms: &Terms, near: &[IpNet]) -> Result<(), Unfit> {
     let ends = terms.client.addresses().chain(terms.gateway.addresses());
     let mut ends = ends.map(IpNet::from);
@@ -56,14 +56,14 @@ pub fn check_apart(terms: &Terms, near: &[IpNet]) -> Result<(), Unfit> {
     }
 }
 
-/// The first of the networks `near` that has addresses of `own`.
+/// Returns the first of the networks `near` that overlaps with `own`.
 pub(super) fn overlapping(own: IpNet, near: &[IpNet]) -> Option<IpNet> {
     let mut near = near.iter();
     let found = near.find(|net| net.contains(&own) || own.contains(*net));
     found.copied()
 }
 
-/// Whether all of a network is private: RFC 1918, RFC 6598, RFC 4193.
+/// Tells whether all of a network is private: RFC 1918, RFC 6598, RFC 4193.
 fn is_private(net: &IpNet) -> bool {
     let is_in = |block: &str| {
         let block: Result<IpNet, _> = block.parse();
@@ -72,8 +72,8 @@ fn is_private(net: &IpNet) -> bool {
     PRIVATE.into_iter().any(is_in)
 }
 
-/// Whether a network is larger than one that a client is given: it would take the place of others
-/// that this machine may come to.
+/// Tells whether a network is larger than any that a client is given: it would take the place of
+/// other hosts that this machine may want to reach.
 fn is_vast(net: &IpNet) -> bool {
     let shortest = match net {
         IpNet::V4(_) => 16,
@@ -82,7 +82,7 @@ fn is_vast(net: &IpNet) -> bool {
     net.prefix_len() < shortest
 }
 
-/// Whether a network is of hosts on the internet.
+/// Tells whether a network has addresses of hosts on the internet.
 fn is_public(net: &IpNet) -> bool {
     let is_host = |address: IpAddr| classify(address).is_none();
     is_host(net.network()) && is_host(net.broadcast())

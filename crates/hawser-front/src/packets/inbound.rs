@@ -1,8 +1,8 @@
-//! What a client takes of the packets that its gateway hands it.
+//! Filter for the packets that a gateway sends to its client.
 //!
-//! The gateway is trusted with the packets that it carries, not with this machine: its operator
-//! reaches no service of this machine or of the hosts behind it. The client takes a packet only if
-//! its destination is the client's, its source is not, and its flow began here.
+//! The gateway is trusted with the packets that it forwards, not with this machine: its operator
+//! must reach no service of this machine or of the hosts behind it. The client accepts a packet
+//! only if its destination is the client's, its source is not, and its flow began here.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -12,26 +12,26 @@ use bytes::Bytes;
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 
-/// Who may begin flows to the client.
+/// The hosts that may begin flows to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboundFlows {
     /// The client alone.
     Refused,
-    /// Anyone, by a gateway that routes; the client's inner addresses may be public then.
+    /// Every host, by a gateway that routes; the client's inner addresses may be public then.
     Accepted,
 }
 
-/// Judges packets of the gateway, by what was sent to it.
+/// Filters packets of the gateway, by the packets that were sent to it.
 #[derive(Debug)]
 pub(super) struct Inbound {
     /// The client's addresses and networks.
     own: Vec<IpNet>,
-    /// None where others may begin flows as well.
+    /// The flows that began here; `None` where other hosts may begin flows as well.
     begun: Option<Mutex<BegunFlows>>,
 }
 
 impl Inbound {
-    /// Takes packets for `own`.
+    /// Creates a filter that accepts packets for `own`.
     pub(super) fn new(own: Vec<IpNet>, inbound: InboundFlows) -> Self {
         let begun = match inbound {
             InboundFlows::Refused => Some(Mutex::new(BegunFlows::new())),
@@ -54,7 +54,7 @@ impl Inbound {
         }
     }
 
-    /// Leaves those of the gateway's packets that are taken; returns how many are refused.
+    /// Retains those of the gateway's packets that are accepted; returns how many are refused.
     pub(super) fn retain(&self, packets: &mut Vec<Bytes>) -> u64 {
         let before = packets.len();
         let begun = self.begun.as_ref();
@@ -73,8 +73,8 @@ impl Inbound {
         (before - packets.len()) as u64
     }
 
-    /// Whether the packet is for the client, from an address that it may be from, and does not tell
-    /// the kernel how to send.
+    /// Tells whether the packet is for the client, has a possible source address, and does not
+    /// configure the kernel.
     fn is_plausible(&self, packet: &PacketView<'_>) -> bool {
         let is_own = |address: IpAddr| self.own.iter().any(|net| net.contains(&address));
         let source = packet.source();
@@ -85,7 +85,7 @@ impl Inbound {
     }
 }
 
-/// What packets of a flow have in common, whichever end they are from.
+/// Identity of a flow, the same for packets of both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Flow {
     here: (IpAddr, u16),
@@ -93,19 +93,18 @@ struct Flow {
     protocol: u8,
 }
 
-/// What a packet of the gateway is.
+/// Kind of a packet from the gateway.
 enum Received {
-    /// A part of this flow.
+    /// A packet of this flow.
     Of(Flow),
-    /// An error, which the kernel compares with what it has sent, or the rest of a datagram, which
-    /// is nothing without its first fragment.
+    /// An error, which the kernel compares with the packets that it sent; or a later fragment,
+    /// which is useless without the first fragment.
     Harmless,
-    /// Nothing that an end asks for.
+    /// An unsolicited packet.
     Unasked,
 }
 
-/// The flow that a packet of the client begins or goes on with; `None` where nothing is to come
-/// back.
+/// Returns the flow of a packet of the client; `None` if no answer is expected.
 fn sent(packet: &PacketView<'_>) -> Option<Flow> {
     let (here, there) = (packet.source(), packet.destination());
     let (from, to) = match packet.protocol() {
@@ -153,7 +152,7 @@ fn received(packet: &PacketView<'_>) -> Received {
     })
 }
 
-/// The identifier of an echo of one of these kinds.
+/// Returns the identifier of an echo message of one of these kinds.
 fn echo(packet: &PacketView<'_>, kinds: &[u8; 2]) -> Option<u16> {
     let expected = kinds[usize::from(packet.protocol() == ICMPV6)];
     let [kind, _, _, _, high, low] = *packet.transport().first_chunk()?;
@@ -161,8 +160,8 @@ fn echo(packet: &PacketView<'_>, kinds: &[u8; 2]) -> Option<u16> {
     is_meant.then_some(u16::from_be_bytes([high, low]))
 }
 
-/// Source and destination port, also of a first fragment; zeros where the protocol has none.
-/// `None`: they are cut off.
+/// Returns source and destination port, also of a first fragment; zeros if the protocol has no
+/// ports. `None`: the packet is too short.
 fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
     if !HAVE_PORTS.contains(&packet.protocol()) {
         return Some((0, 0));
@@ -171,7 +170,7 @@ fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
     Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
-/// Whether a router or a neighbour would send this: advertisements, solicitations, redirects.
+/// Tells whether this is a router's or neighbour's message: advertisement, solicitation, redirect.
 fn configures(packet: &PacketView<'_>) -> bool {
     let kinds = match packet.protocol() {
         ICMP => ROUTING_V4,
@@ -193,16 +192,16 @@ fn is_broadcast(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(address) if address.is_broadcast())
 }
 
-/// The flows that the client has used last: a fixed amount of memory, whatever programs here do.
+/// The flows that the client has used last. The memory is fixed, however many flows programs use.
 ///
-/// Each flow has one set of places, by a hash that the peer can't foretell. The one of the set that
-/// was not used for longest goes first. A flow that is forgotten is known again with the client's
-/// next packet.
+/// A flow belongs to one set of places, by a hash that the peer can't predict. The flow that was
+/// used least recently is evicted from its set. The client's next packet adds an evicted flow
+/// again.
 struct BegunFlows {
     hasher: RandomState,
-    /// Hashes of flows, those used last first; zero: none.
+    /// Hashes of flows, most recently used first; zero: an empty place.
     sets: Box<[[u64; PLACES]]>,
-    /// Flows that need no look: most packets are of the same as the one before.
+    /// Flows that need no search: most packets belong to the same flow as the one before.
     noted: Option<Flow>,
     found: Option<Flow>,
 }
@@ -226,7 +225,7 @@ impl BegunFlows {
         let place = set.iter().position(|known| *known == hash);
         set[..=place.unwrap_or(PLACES - 1)].rotate_right(1);
         set[0] = hash;
-        // It may be the one that is forgotten.
+        // `found` may be the flow that was evicted.
         self.found = None;
     }
 
@@ -239,7 +238,7 @@ impl BegunFlows {
             return false;
         };
         set[..=place].rotate_right(1);
-        // The client's next packet has to say that it uses the flow.
+        // The client's next packet must update the order again.
         self.noted = None;
         self.found = Some(flow);
         true

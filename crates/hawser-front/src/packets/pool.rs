@@ -19,15 +19,15 @@ use crate::gateway::ClientId;
 use blocks::{BlockPlaces, Blocks};
 
 /// Addresses in one network of each family. A client's addresses have the same number in both; the
-/// gateway has number 1. A client that is a router gets a block of others for its hosts.
+/// gateway has number 1. A client that is a router also gets a block of addresses for its hosts.
 #[derive(Debug)]
 pub struct AddressPool {
     networks: Networks,
-    /// The number given last to a tunnel without an address of its own.
+    /// The number that was last given to a tunnel without a permanent address.
     latest: u32,
-    /// Addresses of tunnels that are there, by number.
+    /// Addresses of open tunnels, by number.
     leases: BTreeMap<u32, Lease>,
-    /// Those that are a client's own, also while it has no tunnel.
+    /// Permanent addresses of clients, kept also while a client has no tunnel.
     permanent: BTreeMap<u32, ClientId>,
     blocks: Blocks,
 }
@@ -42,10 +42,10 @@ pub(super) struct Networks {
     blocks: BlockPlaces,
 }
 
-/// Whom an address of a pool is for.
+/// The holder of an address of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// A client itself, by its number.
+    /// A client itself, by its number in the pool.
     Client(u32),
     /// A host behind the client that has this block.
     Block(u32),
@@ -54,7 +54,7 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     client: ClientId,
-    /// Which of the tunnels that had the number.
+    /// Identity of the tunnel: several tunnels have the number one after the other.
     tunnel: u64,
 }
 
@@ -62,34 +62,34 @@ struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// Networks that make no pool.
+    /// A network that is too small, or a second one of its family.
     #[error("{0} has no room: a pool is one network of each family with 8 addresses at least")]
     Network(IpNet),
-    /// All are given away.
-    #[error("all {0} addresses are given away")]
+    /// No address is free.
+    #[error("all {0} addresses are in use")]
     Exhausted(u32),
     /// One client has too many.
     #[error("the client has {MAX_TUNNELS} tunnels already")]
     TooMany,
 }
 
-/// What a tunnel gets.
+/// Addresses granted to a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) number: u32,
-    /// The block for hosts, where the client asks for one and there is one.
+    /// The block for hosts, if the client asks for one and one is available.
     pub(super) block: Option<u32>,
-    /// What is the client's own, if some of it was given to it for the first time.
+    /// The client's permanent addresses, if some of them are new and must be stored.
     pub(super) to_keep: Option<OwnAddresses>,
 }
 
 impl AddressPool {
-    /// A pool with one network of each family, or of one only. `rest`: for how long nobody uses a
-    /// block of addresses before another client has it, which is as long as the kernel may know
-    /// connections of it.
+    /// Creates a pool with one network of each family, or of one family only. `rest`: how long a
+    /// block of addresses must be unused before another client gets it, which is as long as the
+    /// kernel may remember its connections.
     ///
     /// # Errors
-    /// That a network is too small, or one too many.
+    /// A network is too small, or the second one of its family.
     pub fn new(networks: &[IpNet], rest: Duration) -> Result<Self, PoolError> {
         let (mut v4, mut v6, mut last) = (None, None, MAX_NUMBER);
         for net in networks {
@@ -101,7 +101,7 @@ impl AddressPool {
             if is_taken || bits < MIN_BITS {
                 return Err(PoolError::Network(*net));
             }
-            // The last address of an IPv4 network is for all of it.
+            // The last address of an IPv4 network is its broadcast address.
             let room = 1_u32.checked_shl(bits.into()).unwrap_or(u32::MAX) - 2;
             last = last.min(room);
         }
@@ -119,12 +119,12 @@ impl AddressPool {
         })
     }
 
-    /// Its networks, which stay as they are.
+    /// Returns the pool's networks, which do not change.
     pub(super) fn networks(&self) -> Networks {
         self.networks
     }
 
-    /// Remembers what was given to a client in an earlier run, as far as it is of this pool.
+    /// Restores the addresses that a client got in an earlier run, as far as they are in this pool.
     pub fn remember(&mut self, now: Instant, client: ClientId, own: OwnAddresses) {
         if (FIRST..=self.networks.last).contains(&own.number) {
             self.permanent.entry(own.number).or_insert(client);
@@ -132,15 +132,15 @@ impl AddressPool {
         self.remember_block(now, client, own.block);
     }
 
-    /// Remembers the block of a client in an earlier run. If the client may not come back, no other
-    /// one has the block before it has rested.
+    /// Restores the block of a client from an earlier run. Even if that client is no longer
+    /// allowed, no other client gets the block before it has rested.
     pub fn remember_block(&mut self, now: Instant, client: ClientId, block: Option<u32>) {
         if let Some(block) = block.filter(|block| self.networks.blocks.has(*block)) {
             self.blocks.remember(now, client, block);
         }
     }
 
-    /// The gateway's addresses, with the networks that they are in.
+    /// Returns the gateway's addresses, with the networks that they are in.
     pub fn gateway(&self) -> Vec<IpNet> {
         let own = self.addresses(GATEWAY);
         let lengths = [
@@ -153,13 +153,13 @@ impl AddressPool {
             .collect()
     }
 
-    /// The addresses with a number.
+    /// Returns the addresses with a number.
     pub(super) fn addresses(&self, number: u32) -> Inner {
         self.networks.addresses(number)
     }
 
     /// Gives an address to the tunnel with the identity `tunnel`. A client's earlier tunnel with
-    /// that address loses it: its session was lost, though nobody has noticed yet.
+    /// that address loses it: its session was lost, even if that is not noticed yet.
     pub(super) fn grant(
         &mut self,
         now: Instant,
@@ -218,7 +218,7 @@ impl AddressPool {
         self.blocks.give(now, places, client, is_there, is_free)
     }
 
-    /// Takes an address back, if the tunnel still has it.
+    /// Frees an address, if the tunnel still has it.
     pub(super) fn release(&mut self, now: Instant, number: u32, tunnel: u64) {
         if let Some(lease) = self.leases.get(&number).copied()
             && lease.tunnel == tunnel
@@ -228,7 +228,7 @@ impl AddressPool {
         }
     }
 
-    /// The number that is the client's own.
+    /// Returns the permanent number of a client.
     fn own(&self, client: ClientId) -> Option<u32> {
         let mut owners = self.permanent.iter();
         owners
@@ -244,7 +244,7 @@ impl AddressPool {
             && !self.permanent.contains_key(&number)
     }
 
-    /// The number that was free for longest, more or less.
+    /// Returns the number that was free for longest, more or less.
     fn free(&mut self) -> Option<u32> {
         let (after, last) = ((self.latest + 1).max(FIRST), self.networks.last_free());
         let mut numbers = (after..=last).chain(FIRST..after.min(last + 1));
@@ -265,7 +265,7 @@ impl Networks {
         }
     }
 
-    /// The addresses with a number.
+    /// Returns the addresses with a number.
     pub(super) fn addresses(&self, number: u32) -> Inner {
         let v4 = self.v4.map(|net| u32::from(net.network()) + number);
         let v6 = self
@@ -277,25 +277,25 @@ impl Networks {
         }
     }
 
-    /// The networks of a block.
+    /// Returns the networks of a block.
     pub(super) fn of_block(&self, block: u32) -> HostNetworks {
         self.blocks.networks(block)
     }
 
-    /// Whom an address of the pool may be for, most likely first. Where there were no blocks,
-    /// clients had numbers that are now between theirs.
+    /// Returns the possible holders of an address, most likely first. Clients from before there
+    /// were blocks may have numbers that now lie in blocks.
     pub(super) fn places(&self, address: IpAddr) -> impl Iterator<Item = Place> {
         let client = self.number(address).map(Place::Client);
         let block = self.blocks.block_of(address).map(Place::Block);
         client.into_iter().chain(block)
     }
 
-    /// The highest number that is given to clients themselves.
+    /// Returns the highest number that is given to clients themselves.
     fn last_free(&self) -> u32 {
         self.last.min(self.blocks.base() - 1)
     }
 
-    /// The number of an address in the pool.
+    /// Returns the number of an address in the pool.
     pub(super) fn number(&self, address: IpAddr) -> Option<u32> {
         let number = match address {
             IpAddr::V4(address) => u32::from(address).checked_sub(self.v4?.network().into()),
@@ -312,5 +312,5 @@ const FIRST: u32 = 2;
 /// More clients than a gateway has sessions.
 const MAX_NUMBER: u32 = 65_534;
 const MIN_BITS: u8 = 3;
-/// Tunnels of one client: one for the machine, the others for programs.
+/// Maximum number of tunnels of one client: one for the machine, the others for programs.
 const MAX_TUNNELS: usize = 16;

@@ -1,4 +1,4 @@
-//! Questions to a name server, as packets.
+//! DNS questions in packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,18 +8,18 @@ use hawser_tunnel::packet::PacketView;
 
 use super::terms::Inner;
 
-/// A question that a program has sent to the gateway's inner address.
+/// A DNS question that a program has sent to the gateway's inner address.
 pub(super) struct Question {
     /// The program's socket.
     pub(super) from: SocketAddr,
-    /// What was asked.
+    /// The DNS message.
     pub(super) message: Bytes,
-    /// Who was asked.
+    /// The address that the question was sent to.
     server: IpAddr,
 }
 
 impl Question {
-    /// The question in a packet, if there is one for `gateway`.
+    /// Returns the question in a packet, if the packet has one for `gateway`.
     pub(super) fn of(view: &PacketView<'_>, gateway: Inner) -> Option<Self> {
         let (own, _) = view.ports().filter(|(_, to)| *to == PORT)?;
         if view.protocol() != UDP || !gateway.contains(view.destination()) {
@@ -33,7 +33,7 @@ impl Question {
         })
     }
 
-    /// The packet with the answer.
+    /// Returns the packet with the answer.
     pub(super) fn answered_by(&self, answer: &[u8]) -> Vec<u8> {
         let length = u16::try_from(UDP_HEADER + answer.len()).unwrap_or(u16::MAX);
         let mut packet = match (self.server, self.from.ip()) {
@@ -55,7 +55,7 @@ impl Question {
             &length.to_be_bytes(),
             &packet[header..],
         ]);
-        // Zero stands for no checksum (RFC 768).
+        // Zero means that there is no checksum (RFC 768).
         let sum = if sum == 0 { u16::MAX } else { sum };
         packet[header + 6..header + 8].copy_from_slice(&sum.to_be_bytes());
         packet
@@ -66,7 +66,7 @@ fn v4_header(from: Ipv4Addr, to: Ipv4Addr, length: u16) -> Vec<u8> {
     let mut header = Vec::new();
     header.put_u16(0x4500);
     header.put_u16(length.saturating_add(V4_HEADER));
-    // No fragments, so the number says nothing (RFC 6864).
+    // The identification has no meaning without fragments (RFC 6864).
     header.put_u16(0);
     header.put_u16(0x4000);
     header.put_slice(&[64, UDP, 0, 0]);
@@ -87,7 +87,7 @@ fn v6_header(from: Ipv6Addr, to: Ipv6Addr, length: u16) -> Vec<u8> {
     header
 }
 
-/// The addresses at the end of an IP header of `header` bytes.
+/// Returns the addresses at the end of an IP header of `header` bytes.
 fn addresses_of(packet: &[u8], header: usize) -> &[u8] {
     let begin = if header == usize::from(V4_HEADER) {
         12
@@ -97,7 +97,7 @@ fn addresses_of(packet: &[u8], header: usize) -> &[u8] {
     &packet[begin..header]
 }
 
-/// Only the last part may have an odd length.
+/// Computes the internet checksum. Only the last part may have an odd length.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let add = |sum: Sum, part: &&[u8]| sum.add_bytes(part);
     parts.iter().fold(Sum::default(), add).finish()
@@ -123,7 +123,7 @@ mod tests {
         Question::of(&PacketView::parse(packet).unwrap(), inner())
     }
 
-    /// What a program would send, made the same way with the ends exchanged.
+    /// Returns a program's packet, made by the same code with the ends exchanged.
     fn asked(from: &str, to: &str, message: &[u8]) -> Vec<u8> {
         let question = Question {
             from: SocketAddr::new(to.parse().unwrap(), PORT),
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(view.source(), question.server);
             assert_eq!(view.destination(), question.from.ip());
             assert_eq!(&view.transport()[UDP_HEADER..], b"it is me");
-            // The sum over what is summed, its checksum included, is zero.
+            // The checksum over all parts, the checksum field included, is zero.
             let header = view.header_length();
             let length = (answer.len() - header) as u16;
             let udp = [

@@ -1,4 +1,4 @@
-//! What client and gateway say to each other as a tunnel for packets begins: `docs/protocol.md`,
+//! Messages between client and gateway at the beginning of a packet tunnel: `docs/protocol.md`,
 //! section 10.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,20 +7,20 @@ use bytes::{Buf, BufMut, Bytes};
 use hawser_wire::StreamKind;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// What the client asks for.
+/// Request of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// The client's own address, which it gets whenever it asks for that; else one for this tunnel
-    /// alone.
+    /// Ask for the client's permanent address, which it gets whenever it asks for it; otherwise for
+    /// an address for this tunnel alone.
     pub is_permanent: bool,
-    /// Networks for hosts behind the client besides, so that each has an address of its own. Only
-    /// with an address that is permanent.
+    /// Also ask for networks for hosts behind the client, so that each has an address of its own.
+    /// Only together with a permanent address.
     pub is_for_hosts: bool,
     /// The addresses that the tunnel had before its session was lost.
     pub before: Inner,
 }
 
-/// The addresses of one end of a tunnel, one of each family that the gateway carries.
+/// The addresses of one end of a tunnel, one of each family that the gateway supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Inner {
     /// IPv4.
@@ -38,21 +38,21 @@ pub struct HostNetworks {
     pub v6: Option<Ipv6Net>,
 }
 
-/// What the gateway grants.
+/// Grant of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// The client's addresses.
     pub client: Inner,
     /// Networks of hosts behind it. Packets from other addresses are dropped.
     pub hosts: HostNetworks,
-    /// The gateway's.
+    /// The gateway's addresses.
     pub gateway: Inner,
     /// Largest packet.
     pub mtu: u16,
 }
 
 impl Wish {
-    /// The opening of the stream.
+    /// Returns the opening of the stream.
     pub fn to_opening(self) -> Bytes {
         let mut opening = Vec::with_capacity(OPENING_LENGTH);
         opening.put_u8(StreamKind::Packets.number());
@@ -63,7 +63,7 @@ impl Wish {
         opening.into()
     }
 
-    /// Reads an opening; `None`: it is malformed. Unknown flags are left out of account.
+    /// Reads an opening; `None`: the opening is malformed. Unknown flags are ignored.
     pub fn of_opening(opening: &[u8]) -> Option<Self> {
         let mut rest = opening;
         if opening.len() != OPENING_LENGTH || rest.get_u8() != StreamKind::Packets.number() {
@@ -79,7 +79,7 @@ impl Wish {
 }
 
 impl Terms {
-    /// What the gateway accepts the stream with.
+    /// Returns the metadata with which the gateway accepts the stream.
     pub fn to_bytes(self) -> Bytes {
         let mut bytes = Vec::with_capacity(TERMS_LENGTH + HOSTS_LENGTH);
         self.client.put(&mut bytes);
@@ -89,7 +89,7 @@ impl Terms {
         bytes.into()
     }
 
-    /// Reads what the gateway has said; `None`: it is malformed. Later versions may say more.
+    /// Reads the gateway's answer; `None`: the answer is malformed. Later versions may append more.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         if bytes.len() < TERMS_LENGTH {
@@ -105,7 +105,7 @@ impl Terms {
         is_usable.then_some(terms)
     }
 
-    /// All addresses that the client's packets may come from.
+    /// Returns all addresses that the client's packets may come from.
     pub(super) fn of_client(&self) -> Vec<IpNet> {
         let own = self.client.addresses().map(IpNet::from);
         own.chain(self.hosts.networks()).collect()
@@ -113,7 +113,7 @@ impl Terms {
 }
 
 impl Inner {
-    /// Those that there are.
+    /// Returns the present addresses.
     pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
         let v4 = self.v4.map(IpAddr::from);
         v4.into_iter().chain(self.v6.map(IpAddr::from))
@@ -129,7 +129,7 @@ impl Inner {
         out.put_slice(&self.v6.unwrap_or(Ipv6Addr::UNSPECIFIED).octets());
     }
 
-    /// `from` has [`INNER_LENGTH`] bytes at least.
+    /// Reads the addresses. `from` has [`INNER_LENGTH`] bytes at least.
     fn take(from: &mut &[u8]) -> Self {
         let v4 = Ipv4Addr::from(from.get_u32());
         let v6 = Ipv6Addr::from(from.get_u128());
@@ -141,7 +141,7 @@ impl Inner {
 }
 
 impl HostNetworks {
-    /// Those that there are.
+    /// Returns the present networks.
     pub fn networks(self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.map(IpNet::from);
         v4.into_iter().chain(self.v6.map(IpNet::from))
@@ -161,8 +161,8 @@ impl HostNetworks {
         out.put_u8(v6.prefix_len());
     }
 
-    /// Reads the networks; none if an earlier version has left them out. `None` if they are
-    /// malformed.
+    /// Reads the networks. An earlier version leaves them out, which is no error. `None` if they
+    /// are malformed.
     fn take(mut from: &[u8]) -> Option<Self> {
         if from.len() < HOSTS_LENGTH {
             return Some(Self::default());

@@ -1,4 +1,4 @@
-//! The client's end: the packets of one device, to the gateway and back.
+//! The client's end: forwards the packets of one device to the gateway and back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,22 +39,22 @@ pub enum TunnelError {
     /// No session.
     #[error(transparent)]
     Open(#[from] OpenStreamError),
-    /// The gateway has an older version, or was not told to carry packets.
+    /// The gateway has an older version, or packet forwarding is disabled there.
     #[error("the gateway carries no packets: it needs `hawser serve --packet-exit nat`")]
     NotCarried,
-    /// It has no room.
+    /// The gateway has no address left.
     #[error("the gateway has no address left for another tunnel")]
     LimitReached,
     /// The session was lost meanwhile.
     #[error("the session with the gateway was lost")]
     Lost,
-    /// It answers in no known way.
+    /// The gateway's answer is malformed.
     #[error("the gateway's answer is malformed")]
     Malformed,
-    /// Its addresses are none that it may give.
+    /// The gateway gives an address that it may not give.
     #[error("{0}")]
     Unfit(#[from] Unfit),
-    /// What was connected with the old address can't go on.
+    /// The tunnel lost its address, so connections with that address can't continue.
     #[error("the gateway has given {0} to another client")]
     AddressLost(String),
     /// The device is gone.
@@ -66,7 +66,7 @@ impl PacketTunnel {
     /// Opens a tunnel. Waits for a session, and for the gateway's answer.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why no tunnel can be opened.
     pub async fn open(
         client: &Arc<Client>,
         wish: Wish,
@@ -92,13 +92,13 @@ impl PacketTunnel {
         })
     }
 
-    /// What the gateway grants.
+    /// Returns the gateway's grant.
     pub fn terms(&self) -> Terms {
         self.terms
     }
 
-    /// Leaves networks for hosts out that overlap with one of those `here`; returns each with that.
-    /// Hosts have the client's own address then.
+    /// Removes networks for hosts that overlap with one of those `here`; returns each with the
+    /// overlapping one. Hosts share the client's own address then.
     pub fn leave_out(&mut self, here: &[IpNet]) -> Vec<(IpNet, IpNet)> {
         let hosts = &mut self.terms.hosts;
         let granted = hosts.networks();
@@ -113,9 +113,9 @@ impl PacketTunnel {
         found
     }
 
-    /// Waits until the client goes on in another session, and opens a tunnel there that has the
-    /// same addresses. Until there is one, packets go on in the session before. Never ends where
-    /// the session is over.
+    /// Waits until the client changes to another session, and opens a tunnel there with the same
+    /// addresses. Until then, packets use the session before. Never returns if that session is
+    /// over.
     async fn open_beside(
         client: &Arc<Client>,
         (wish, inbound): (Wish, InboundFlows),
@@ -127,16 +127,16 @@ impl PacketTunnel {
             match Self::open(client, wish, inbound).await {
                 Ok(next) if lost(terms, next.terms).is_empty() => return next,
                 // The addresses may still belong to the gateway that is being replaced.
-                Ok(_) => tracing::debug!("the next session has no such addresses yet"),
-                Err(error) => tracing::debug!(%error, "there is no tunnel in the next session yet"),
+                Ok(_) => tracing::debug!("tunnel in the next session has other addresses yet"),
+                Err(error) => tracing::debug!(%error, "cannot open a tunnel in the next session"),
             }
             sleep(BESIDE_PAUSE).await;
         }
         std::future::pending().await
     }
 
-    /// Carries the packets of `tun`, over one session after the other, until it can go on no
-    /// longer. Questions for names that go to the gateway's inner address are answered here.
+    /// Forwards the packets of `tun`, over one session after the other, until that becomes
+    /// impossible. DNS questions to the gateway's inner address are answered here.
     pub async fn carry(self, tun: Tun, names: Arc<NameStub>) -> TunnelError {
         let tun = Arc::new(tun);
         let Self {
@@ -165,7 +165,7 @@ impl PacketTunnel {
             let again = match next.take() {
                 Some(next) => Ok(next),
                 None => tokio::select! {
-                    // What is sent meanwhile would only be late.
+                    // Packets without a session are discarded: they would arrive too late.
                     error = discard(&tun) => return TunnelError::Device(error),
                     again = Self::open(&client, wish, inbound) => again,
                 },
@@ -176,9 +176,9 @@ impl PacketTunnel {
                     if !lost.is_empty() {
                         return TunnelError::AddressLost(lost.join(" and "));
                     }
-                    tracing::info!("the tunnel goes on");
-                    // The largest packet may be another one now; the device's stays.
-                    // Networks that come beside the earlier ones are not used.
+                    tracing::info!("tunnel reopened");
+                    // The largest packet may have another size now; the device's MTU stays.
+                    // Networks that are granted beside the earlier ones are not used.
                     granted = again.terms;
                     stream = Some(again.stream);
                 }
@@ -191,7 +191,7 @@ impl PacketTunnel {
                     | TunnelError::Malformed),
                 ) => return error,
                 Err(error) => {
-                    tracing::debug!(%error, "there is no tunnel yet");
+                    tracing::debug!(%error, "cannot open the tunnel yet");
                     tokio::select! {
                         error = discard(&tun) => return TunnelError::Device(error),
                         () = sleep(PAUSE) => {}
@@ -202,7 +202,7 @@ impl PacketTunnel {
     }
 }
 
-/// The addresses of a client that are not among those it has now.
+/// Returns the earlier addresses of a client that it no longer has.
 fn lost(before: Terms, now: Terms) -> Vec<String> {
     let now = now.of_client();
     let lost = before.of_client().into_iter();
@@ -210,7 +210,7 @@ fn lost(before: Terms, now: Terms) -> Vec<String> {
     lost.map(|it| it.to_string()).collect()
 }
 
-/// Carries what the machine sends; ends with the device.
+/// Forwards packets of this machine; returns the error when the device fails.
 async fn up(device: &Device, send: &SendStream, names: &Arc<NameStub>) -> std::io::Error {
     let Device {
         tun,
@@ -226,7 +226,7 @@ async fn up(device: &Device, send: &SendStream, names: &Arc<NameStub>) -> std::i
         }
         packets.retain_mut(|packet: &mut Bytes| {
             let Ok(view) = PacketView::parse(packet) else {
-                // The tunnel counts it.
+                // The tunnel counts the malformed packet.
                 return true;
             };
             if let Some(question) = Question::of(&view, terms.gateway) {
@@ -242,24 +242,24 @@ async fn up(device: &Device, send: &SendStream, names: &Arc<NameStub>) -> std::i
             }
             true
         });
-        // Before anything can come back.
+        // Noted before an answer can arrive.
         inbound.note(&packets);
         send.send_packets(&mut packets);
     }
 }
 
-/// Answers a question for a name.
+/// Answers a DNS question.
 fn answer(tun: &Arc<Tun>, names: &Arc<NameStub>, question: Question) {
     let (tun, names) = (Arc::clone(tun), Arc::clone(names));
     tokio::spawn(async move {
         if let Some(answer) = names.datagram(question.from, &question.message).await {
-            // As any packet, it may be lost.
+            // The answer may be lost, as any packet.
             let _ = tun.write(&question.answered_by(&answer));
         }
     });
 }
 
-/// The device, and what of the gateway's packets it is handed.
+/// The device, and the filter for the gateway's packets.
 struct Device {
     tun: Arc<Tun>,
     terms: Terms,
@@ -277,7 +277,7 @@ impl Device {
 }
 
 impl PacketSink for Device {
-    /// Hands packets of the gateway over that are taken, with segments that fit the tunnel.
+    /// Gives accepted packets of the gateway to the device, with fitting TCP segment sizes.
     fn take(&self, packets: &mut Vec<Bytes>) -> u64 {
         let refused = self.inbound.retain(packets);
         for packet in &mut *packets {
@@ -293,17 +293,17 @@ impl PacketSink for Device {
 
 fn hand_over(tun: &Tun, packet: &[u8]) {
     if let Err(error) = tun.write(packet) {
-        tracing::trace!(%error, "a packet is not taken");
+        tracing::trace!(%error, "device did not take a packet");
     }
 }
 
-/// Carries what the gateway sends; ends with the session.
+/// Forwards packets of the gateway; returns when the session ends.
 async fn down(device: &Device, mut receive: RecvStream, place: &PacketPlace) {
     loop {
         match receive.read_datagram_or_end().await {
             Ok(Some(packet)) => place.note_refused(device.take(&mut vec![packet])),
-            Ok(None) => return tracing::debug!("a tunnel is over"),
-            Err(error) => return tracing::debug!(%error, "a tunnel is over"),
+            Ok(None) => return tracing::debug!("tunnel ended"),
+            Err(error) => return tracing::debug!(%error, "tunnel ended"),
         }
     }
 }
@@ -330,5 +330,5 @@ fn refusal(error: &std::io::Error) -> TunnelError {
 }
 
 const PAUSE: Duration = Duration::from_millis(250);
-/// Nothing waits for it: the tunnel of the session before carries packets.
+/// Not urgent: the tunnel of the session before still forwards packets.
 const BESIDE_PAUSE: Duration = Duration::from_millis(500);

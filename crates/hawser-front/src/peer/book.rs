@@ -1,4 +1,4 @@
-//! The book of hosts that are known by name, as sessions and calls ask it.
+//! The book of hosts known by name, as sessions and SIP calls query it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use hawser_sip::uri::SipUri;
 use hawser_types::HostNameAt;
 use tokio::sync::Notify;
 
-/// Judges by the book who somebody is.
+/// Checks claimed identities against the book of known hosts.
 #[derive(Clone, Debug)]
 pub struct Book {
     identity: Identity,
     store: Arc<NameStore>,
     order: Arc<OrderStore>,
-    /// There is something newer than in the file of `order`.
+    /// Signals that `order` holds numbers newer than those in its file.
     unwritten: Arc<Notify>,
 }
 
 impl Book {
-    /// The book in `store`, for the host with this key; what its hosts have said last is in
-    /// `order`.
+    /// Creates the book over `store`, for the host with this key. `order` holds the numbers of the
+    /// newest description of each known host.
     pub fn new(identity: Identity, store: Arc<NameStore>, order: OrderStore) -> Self {
         Self {
             identity,
@@ -33,8 +33,8 @@ impl Book {
         }
     }
 
-    /// Writes what hosts have said last, for ever: at once, but no more often than every few
-    /// seconds, since other hosts decide how often there is something new.
+    /// Writes the numbers of the newest descriptions to disk when they change, for ever. Pauses for
+    /// a few seconds after each write, since other hosts decide how often the numbers change.
     pub async fn keep_written(self) {
         let mut complaint = String::new();
         loop {
@@ -45,7 +45,7 @@ impl Book {
                     let text = error.to_string();
                     if text != complaint {
                         tracing::warn!(%error,
-                            "what other hosts have said last is not kept over a restart");
+                            "can't save the description numbers of known hosts");
                         complaint = text;
                     }
                     self.unwritten.notify_one();
@@ -55,32 +55,32 @@ impl Book {
         }
     }
 
-    /// Writes what hosts have said last.
+    /// Writes the numbers of the newest descriptions to disk.
     pub async fn write(&self) -> Result<(), StoreError> {
         let (store, order) = (Arc::clone(&self.store), Arc::clone(&self.order));
-        // It waits for the disk.
+        // The write blocks on the disk.
         let writing = tokio::task::spawn_blocking(move || order.write(&store.peers()));
-        // No answer means that the whole program ends.
+        // The task gives no result only if the whole program ends.
         writing.await.unwrap_or(Ok(()))
     }
 
-    /// The hosts in it.
+    /// Returns the hosts in the book.
     pub(crate) fn store(&self) -> &NameStore {
         &self.store
     }
 
-    /// Takes in what another process has changed.
+    /// Loads changes that another process has made to the book.
     pub(crate) fn refresh(&self) {
         self.store.refresh();
     }
 
-    /// The host that calls itself so, by an address of record.
+    /// Returns the host whose address of record is `address`.
     pub(crate) fn called(&self, address: &str) -> Option<NamedPeer> {
         let is_it = |peer: &NamedPeer| {
             let uri = sip_uri(&peer.name);
             uri.and_then(|uri| uri.address_of_record()).as_deref() == Some(address)
         };
-        // To the end in any case: nobody is to see by the time whether a name is there.
+        // Visits all hosts: the time taken must not reveal whether a name is in the book.
         let peers = self.store.peers().into_iter();
         peers.fold(
             None,
@@ -89,7 +89,7 @@ impl Book {
     }
 }
 
-/// A name as SIP has it.
+/// Returns a name as a SIP URI.
 pub(crate) fn sip_uri(name: &HostNameAt) -> Option<SipUri> {
     SipUri::new(Some(name.user()), name.domain().clone(), None).ok()
 }
@@ -105,7 +105,7 @@ impl Keys for Book {
 
     fn judge(&mut self, claim: &Claim<'_>) -> Verdict {
         self.refresh();
-        // Before the name is looked for: a refusal takes as long whether it is known or not.
+        // Before the lookup: a refusal takes equally long whether the name is known or not.
         let key = <[u8; PublicKey::LENGTH]>::try_from(claim.key).map(PublicKey::from_bytes);
         let is_signed = |key: &PublicKey| key.verify(claim.message, claim.signature).is_ok();
         let key = key.ok().filter(is_signed);
@@ -122,11 +122,11 @@ impl Keys for Book {
         if peer.key.is_none() {
             let name = peer.name;
             if let Err(error) = self.store.trust(&name, key) {
-                tracing::warn!(%name, %error, "its key can't be taken on trust");
+                tracing::warn!(%name, %error, "can't store the first key of a host");
                 return Verdict::Wrong;
             }
             tracing::warn!(%name, %key,
-                "its key is taken on trust: that it is this one, only the directory has said");
+                "first key of a host taken on trust: only the directory vouches for it");
         }
         Verdict::Right
     }
@@ -144,7 +144,7 @@ impl Keys for Book {
     }
 }
 
-/// Lets in those that are in the book, and nobody else.
+/// Admits only hosts in the book.
 impl Admission for Book {
     fn admits(&self, key: &PublicKey) -> bool {
         self.refresh();
@@ -160,7 +160,7 @@ impl Admission for Book {
     }
 }
 
-/// From one write of what hosts have said last to the next, at least.
+/// Least time between two writes of the description numbers.
 const BETWEEN_WRITES: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -237,7 +237,7 @@ mod tests {
         let name = "bob@example.org".parse().unwrap();
         scene.book.store().add(&name, None).unwrap();
         let address = "sip:bob@example.org";
-        // Anybody may call in his name, and a signature that is wrong gives no key.
+        // An unsolicited call in Bob's name gives no key, and neither does a wrong signature.
         assert_eq!(scene.judge(address, &mallory, b"here"), Verdict::Stranger);
         let wrong = scene.judge_answer(address, &mallory, b"there", true);
         assert_eq!(wrong, Verdict::Wrong);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::settings::PeerSettings;
 
-/// What is known of addresses, for as long as that is worth anything.
+/// Probe results by address, each kept for a limited time.
 #[derive(Debug)]
 pub(super) struct Cache {
     settings: PeerSettings,
@@ -30,13 +30,13 @@ impl Cache {
         }
     }
 
-    /// The peer at `address`, if one is known, and whether it is time to probe.
+    /// Returns the peer at `address`, if one is known, and whether a probe is due.
     pub(super) fn ask(&self, address: IpAddr, now: Instant) -> (Option<PublicKey>, bool) {
         let Some(entry) = self.entries.get(&address) else {
             return (None, true);
         };
         let peer = entry.peer.filter(|_| now < entry.until);
-        // A peer is looked for again before it is forgotten, so that it is known all the time.
+        // A known peer is probed again before its entry expires, so that it stays known.
         let early = match peer {
             Some(_) => self.settings.keep_found / 4,
             None => Duration::ZERO,
@@ -44,7 +44,7 @@ impl Cache {
         (peer, !entry.probing && now + early >= entry.until)
     }
 
-    /// A probe of `address` is about to begin; says whether there is room for what comes of it.
+    /// Marks a probe of `address` as begun. Returns false if the cache has no room for its result.
     pub(super) fn begin(&mut self, address: IpAddr, now: Instant) -> bool {
         if self.entries.len() >= MAX_ENTRIES && !self.entries.contains_key(&address) {
             let idle = self.entries.iter().filter(|(_, entry)| !entry.probing);
@@ -63,7 +63,7 @@ impl Cache {
         true
     }
 
-    /// What came of a probe.
+    /// Stores the result of a probe.
     pub(super) fn enter(&mut self, address: IpAddr, peer: Option<PublicKey>, now: Instant) {
         let keep = match peer {
             Some(_) => self.settings.keep_found,
@@ -78,7 +78,7 @@ impl Cache {
         }
     }
 
-    /// The peer at `address` was of no use: there is none for a while.
+    /// Counts `address` as having no peer for a while, because its peer was of no use.
     pub(super) fn give_up(&mut self, address: IpAddr, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&address) {
             entry.peer = None;
@@ -93,7 +93,7 @@ impl Cache {
             .is_some_and(|entry| entry.probing)
     }
 
-    /// All peers that are known.
+    /// Returns all known peers.
     pub(super) fn peers(&self, now: Instant) -> BTreeMap<IpAddr, PublicKey> {
         let living = self.entries.iter().filter(|(_, entry)| now < entry.until);
         living
@@ -102,7 +102,7 @@ impl Cache {
     }
 }
 
-/// However many destinations there are.
+/// Largest number of entries, however many destinations there are.
 const MAX_ENTRIES: usize = 4096;
 
 #[cfg(test)]

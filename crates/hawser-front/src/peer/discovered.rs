@@ -1,10 +1,10 @@
-//! Servers that have Hawser on the way to their services, and that this host has not enrolled with.
+//! Servers that front their services with Hawser, and that this host has not enrolled with.
 //!
-//! A connection goes as ever. What its handshake says, or else a probe beside it, tells whether the
-//! server has Hawser; then the server is asked for its key. From then on connections to that
-//! address and port go over a session with the server, over all links, for as long as it proves the
-//! same key. Towards each server this host shows a key of its own. Where anything is
-//! amiss, connections go as if there were no Hawser, unless the user has them refused.
+//! The first connection to a server goes over a link as usual. Its handshake, or a parallel probe,
+//! tells whether the server has Hawser; then this host asks the server for its key. From then on,
+//! connections to that address and port go over a session with the server, over all links, as long
+//! as the server proves the same key. This host shows each server a different key. If a check
+//! fails, connections go as if there were no Hawser, unless the user has them refused.
 //!
 //! Source: DBAS §II.A, the detection of the mode; BATCP §3.1, that both ends say they have it.
 
@@ -46,31 +46,31 @@ pub use way::{BondAnswer, Discovered};
 
 /// The parts that find servers and connect to them.
 pub struct DiscoverySettings {
-    /// Asks addresses for the key of the server there, whichever that is.
+    /// Asks an address for the key of whichever server is there.
     pub finder: PeerFinder,
-    /// The keys of servers that are known.
+    /// The pinned keys of known servers.
     pub pins: PinStore,
-    /// Begins to connect to a server with this host's key towards it, where it can; on a connection
-    /// that is there already, where there is one.
+    /// Begins to connect to a server with this host's key for that server, if possible. Uses an
+    /// existing connection where one is given.
     pub start: Box<StartSession>,
-    /// Whether this host has enrolled with the host at an address: such a host is left alone.
+    /// Whether this host has enrolled with the host at an address. Such a host is skipped.
     pub is_enrolled: Box<IsEnrolled>,
     /// The user's rules for connections.
     pub rules: watch::Receiver<Arc<RuleSet>>,
-    /// Refuse connections to a server that has accepted a stream with the pinned key, rather than
-    /// have them go without a session.
+    /// Refuse connections to a server that has accepted a stream with the pinned key, instead of
+    /// sending them without a session.
     pub require_bonded: bool,
-    /// What handshakes say; none where nobody listens to them.
+    /// Results of handshakes; `None` where handshakes are not observed.
     pub handshakes: Option<Handshakes>,
 }
 
-/// What the handshakes of this machine's connections say of servers (protocol §16).
+/// What the handshakes of this machine's connections reveal about servers (protocol §16).
 pub struct Handshakes {
-    /// What was said, as it comes.
+    /// Handshake results, in order of arrival.
     pub heard: mpsc::Receiver<Heard>,
-    /// Whether they say nothing at all of an address, since something on the way alters them.
+    /// Whether handshakes with an address reveal nothing, because a middlebox alters them.
     pub are_silent: Box<AreSilent>,
-    /// What the handshake of one connected socket has shown that asked for a bond; `None` where
+    /// The result of the handshake of one connected socket that asked for a bond; `None` where
     /// nothing is known.
     pub answers: Box<Answers>,
 }
@@ -84,19 +84,19 @@ pub struct DiscoveredServers {
 
 /// Opens streams to services of servers that were discovered.
 pub trait DialDiscovered<S>: Send + Sync {
-    /// How a connection to `destination` goes over a session; `None` where it goes as ever.
+    /// Returns how a connection to `destination` goes over a session, if it does.
     fn dial<'a>(
         &'a self,
         destination: &Destination,
         origin: &'a Origin,
     ) -> Option<Discovered<'a, S>>;
 
-    /// A connection to `destination` has gone over a link to `at`: has the server there asked for
-    /// its key, where rules let the connection go over all links.
+    /// Asks the server at `at` for its key, after a connection to `destination` has gone there over
+    /// a link. Does so only where rules let the connection use all links.
     fn look_for(&self, at: SocketAddr, destination: &Destination, origin: &Origin);
 
-    /// How a connection that has gone over a link to `at` has to go over a session instead; `None`
-    /// where it may stay. Of a name it is not known before where it leads.
+    /// Returns how a connection that has gone over a link to `at` must go over a session instead;
+    /// `None` where it may stay. For a name, the address is known only after connecting.
     fn required<'a>(
         &'a self,
         at: SocketAddr,
@@ -104,11 +104,11 @@ pub trait DialDiscovered<S>: Send + Sync {
         origin: &'a Origin,
     ) -> Option<Discovered<'a, S>>;
 
-    /// Whether the handshake of a connection to `destination` that goes over a link to `at` is to
-    /// ask for a bond.
+    /// Returns whether the handshake of a connection to `destination` over a link to `at` must ask
+    /// for a bond.
     fn asks_bond(&self, at: SocketAddr, destination: &Destination, origin: &Origin) -> bool;
 
-    /// What the server has said to a handshake that asked for one.
+    /// Returns the server's answer to a handshake that asked for a bond.
     fn bond_answer<'a>(
         &'a self,
         socket: BorrowedFd<'_>,
@@ -116,7 +116,7 @@ pub trait DialDiscovered<S>: Send + Sync {
         origin: &'a Origin,
     ) -> BondAnswer<'a, S>;
 
-    /// The session with the server was slower than a link.
+    /// Records that the session with the server was slower than a link.
     fn note_overtaken(&self, at: SocketAddr);
 }
 
@@ -154,19 +154,18 @@ impl DiscoveredServers {
         }
     }
 
-    /// The clients, with the keys of the servers.
+    /// Returns the clients, with the keys of their servers.
     pub fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
         let clients = self.shared.pool.clients().into_iter();
         clients.map(|((_, key), client)| (key, client)).collect()
     }
 
-    /// Connections that came about over sessions so far.
+    /// Returns how many connections were opened over sessions so far.
     pub fn opened(&self) -> u64 {
         self.shared.pool.opened()
     }
 
-    /// Servers that connections go to without a session although they have said that they have
-    /// Hawser, and why.
+    /// Returns the servers with Hawser that connections reach without a session, and the reasons.
     pub fn not_bonded(&self) -> Vec<NotBonded> {
         self.shared.lock().problems()
     }
@@ -189,7 +188,7 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
             return None;
         }
         let pin = shared.pin(at)?;
-        // A session that runs has proved the key. Else it is asked for again in time.
+        // A running session has proved the key. Without one, the finder probes again when due.
         let running = shared.pool.running(far(pin));
         let found = match running {
             Some(_) => Some(pin.key),
@@ -257,8 +256,8 @@ impl Drop for Following {
     }
 }
 
-/// Begins sessions with servers that were asked for their keys and have proved them, and goes by
-/// what handshakes say.
+/// Begins sessions with servers that have proved their keys on request, and handles handshake
+/// results.
 async fn follow(shared: Arc<Shared>, mut heard: Option<mpsc::Receiver<Heard>>) {
     let mut found = shared.finder.found();
     loop {
@@ -288,12 +287,12 @@ async fn follow(shared: Arc<Shared>, mut heard: Option<mpsc::Receiver<Heard>>) {
     }
 }
 
-/// Takes in what a handshake has said.
+/// Handles the result of a handshake.
 fn take_in(shared: &Arc<Shared>, heard: Heard) {
     let at = SocketAddr::new(heard.to.ip().to_canonical(), heard.to.port());
     let pin = shared.pin(at);
     let Some(offer) = heard.offer else {
-        // One that was found by a probe may never have said so, and a session that runs shows more.
+        // Servers found by a probe may never make an offer, and a running session proves more.
         let had_it = shared.lock().has_offered(at);
         let runs = |pin| shared.pool.running(far(pin)).is_some();
         if had_it && pin.is_some_and(|pin| !runs(pin)) {
@@ -302,13 +301,13 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
         return;
     };
     shared.lock().note_offer(at, offer.key_hint);
-    // Before anything is begun.
+    // Check the hint before a session begins.
     if let (Some(pin), Some(hint)) = (pin, offer.key_hint)
         && pin.key.hint() != hint
     {
         return shared.tell(at, Problem::OtherHint);
     }
-    // Connections that Hawser has nothing to do with have handshakes, too.
+    // The handshakes of connections that Hawser does not handle are heard, too.
     let is_wanted = shared.lock().is_asked(at, Instant::now());
     if is_wanted {
         shared.look_for(at);

@@ -29,8 +29,8 @@ struct Shared {
 }
 
 impl PeerFinder {
-    /// A finder of peers whose keys are among those that `known` gives, over connections that
-    /// `connect` makes. While `known` gives none, nothing is probed at all.
+    /// Starts a finder of peers whose keys `known` returns, over connections that `connect` makes.
+    /// While `known` returns no key, nothing is probed.
     pub fn start<C, K>(connect: C, known: K, settings: PeerSettings) -> Self
     where
         C: Connect<Stream = TcpStream>,
@@ -40,7 +40,7 @@ impl PeerFinder {
         Self::probing(connect, move || TlsProbe::new(known()?).ok(), settings)
     }
 
-    /// The same for hosts with any key, which they prove.
+    /// Starts a finder of hosts with any key, as long as they prove it.
     pub fn of_anyone<C>(connect: C, settings: PeerSettings) -> Self
     where
         C: Connect<Stream = TcpStream>,
@@ -48,7 +48,7 @@ impl PeerFinder {
         Self::probing(connect, || TlsProbe::for_anyone().ok(), settings)
     }
 
-    /// A finder that asks by what `probe` gives; where that is nothing, nobody is asked.
+    /// Starts a finder that asks with what `probe` returns; while that is `None`, it asks no host.
     fn probing<C, P>(connect: C, probe: P, settings: PeerSettings) -> Self
     where
         C: Connect<Stream = TcpStream>,
@@ -68,13 +68,13 @@ impl PeerFinder {
         Self { shared, queue }
     }
 
-    /// The peer at `address`, where one is known; has it looked for where it is time to. Never
+    /// Returns the peer at `address`, if one is known, and queues a probe if one is due. Never
     /// waits.
     pub fn ask(&self, address: IpAddr) -> Option<PublicKey> {
         let (address, now) = (address.to_canonical(), Instant::now());
         let mut cache = self.shared.lock();
         let (peer, is_due) = cache.ask(address, now);
-        // Where too many wait already, the next connection asks again.
+        // If too many probes wait already, the next connection asks again.
         if is_due
             && let Ok(place) = self.queue.try_reserve()
             && cache.begin(address, now)
@@ -84,21 +84,21 @@ impl PeerFinder {
         peer
     }
 
-    /// The peer at `address`, where one is known.
+    /// Returns the peer at `address`, if one is known.
     pub fn known(&self, address: IpAddr) -> Option<PublicKey> {
         let cache = self.shared.lock();
         cache.ask(address.to_canonical(), Instant::now()).0
     }
 
-    /// A session with the peer at `address` did not come about, or was of no use: there is no peer
-    /// there for a while.
+    /// Counts `address` as having no peer for a while, because a session with its peer failed or
+    /// was of no use.
     pub fn give_up(&self, address: IpAddr) {
         self.shared
             .change(|cache, now| cache.give_up(address.to_canonical(), now));
     }
 
-    /// The peers that are known, by their addresses, as that changes. One that has expired is gone
-    /// from it at the next change.
+    /// Returns the known peers by address, as they change. An expired peer disappears at the next
+    /// change.
     pub fn found(&self) -> watch::Receiver<Arc<BTreeMap<IpAddr, PublicKey>>> {
         self.shared.found.subscribe()
     }
@@ -124,7 +124,7 @@ impl Shared {
     }
 }
 
-/// What does the probing.
+/// Runs the probes.
 struct Prober<C> {
     shared: Arc<Shared>,
     connect: Arc<C>,
@@ -153,7 +153,7 @@ impl<C: Connect<Stream = TcpStream>> Prober<C> {
                 let asking = timeout(settings.patience, ask(&*connect, remote, probe));
                 let peer = asking.await.ok().flatten();
                 if let Some(peer) = peer {
-                    tracing::info!(%address, %peer, "this destination has a peer");
+                    tracing::info!(%address, %peer, "found a peer at this destination");
                 }
                 shared.change(|cache, now| cache.enter(address, peer, now));
                 drop(place);
@@ -174,7 +174,7 @@ async fn ask<C: Connect<Stream = TcpStream>>(
         .ok()
 }
 
-/// Probes that wait for their turn.
+/// Most probes that wait for their turn.
 const MAX_WAITING: usize = 64;
 const MAX_AT_ONCE: usize = 4;
 

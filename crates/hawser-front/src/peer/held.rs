@@ -1,4 +1,4 @@
-//! Addresses whose peer carries their connections, and which no connection goes around.
+//! Addresses whose connections only their peer may carry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +9,9 @@ use hawser_net::identity::PublicKey;
 
 /// Addresses at which a peer that this machine has enrolled with has carried a connection.
 ///
-/// Who is on the way can make the peer's port silent. So silence is no reason for plain TCP to such
-/// an address: connections are refused, unless the user allows plain TCP. Only the peer's own
-/// answer, over a session, frees its address. Clones share what is held.
+/// An attacker on the path can silence the peer's port. So silence does not permit plain TCP to
+/// such an address: connections are refused, unless the user allows plain TCP. Only the peer's own
+/// answer, over a session, releases its address. Clones share the held addresses.
 #[derive(Clone)]
 pub struct HeldPeers {
     known: Arc<Known>,
@@ -24,13 +24,13 @@ type Known = dyn Fn() -> Vec<PublicKey> + Send + Sync;
 #[derive(Clone, Copy, Debug)]
 struct Held {
     peer: PublicKey,
-    /// How the last connection went that the peer did not carry.
+    /// Outcome of the last connection, if the peer did not answer it.
     passed: Option<Passed>,
-    /// A connection waits for the silent peer.
+    /// Whether a connection waits for the silent peer.
     is_probed: bool,
 }
 
-/// A connection that waits for a silent peer while others do not; until it is dropped.
+/// The right of one connection to wait for a silent peer while others do not, until dropped.
 #[derive(Debug)]
 pub(super) struct Probe<'a> {
     held: &'a HeldPeers,
@@ -45,7 +45,7 @@ impl Drop for Probe<'_> {
     }
 }
 
-/// What became of a connection that a held peer did not answer.
+/// Outcome of a connection that a held peer did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
     /// It was refused.
@@ -55,7 +55,7 @@ pub enum Passed {
 }
 
 impl HeldPeers {
-    /// Whether the user allows plain TCP where a peer does not carry a connection.
+    /// Returns whether the user allows plain TCP where a peer does not carry a connection.
     pub(super) const fn allows_plain(&self) -> bool {
         self.may_fall_back
     }
@@ -74,7 +74,7 @@ impl HeldPeers {
     }
 
     /// Returns the addresses with a peer that did not answer the last connection, those peers, and
-    /// what became of the connection.
+    /// the outcome of the connection.
     pub fn silent(&self) -> Vec<(IpAddr, PublicKey, Passed)> {
         let held = self.lock();
         let silent = held
@@ -88,20 +88,20 @@ impl HeldPeers {
         self.lock().is_empty()
     }
 
-    /// The peer that is held at an address.
+    /// Returns the peer for which an address is held.
     pub(super) fn peer(&self, address: IpAddr) -> Option<PublicKey> {
         let address = address.to_canonical();
         let peer = self.lock().get(&address)?.peer;
         if (self.known)().contains(&peer) {
             return Some(peer);
         }
-        // The user has removed it.
+        // The user has removed this peer.
         self.lock().remove(&address);
         None
     }
 
-    /// The right to wait for the peer of an address; `None` while it is silent and another
-    /// connection waits.
+    /// Returns the right to wait for the peer of an address; `None` while the peer is silent and
+    /// another connection waits.
     pub(super) fn probe(&self, address: IpAddr) -> Option<Probe<'_>> {
         let address = address.to_canonical();
         if let Some(held) = self.lock().get_mut(&address)
@@ -116,7 +116,7 @@ impl HeldPeers {
         })
     }
 
-    /// The peer has carried a connection to an address.
+    /// Records that the peer has carried a connection to an address.
     pub(super) fn note_carried(&self, address: IpAddr, peer: PublicKey) {
         let address = address.to_canonical();
         let mut held = self.lock();
@@ -134,15 +134,15 @@ impl HeldPeers {
         }
     }
 
-    /// The peer says by itself that it does not carry connections to an address.
+    /// Records that the peer itself refuses connections to an address.
     pub(super) fn note_refusal(&self, address: IpAddr) {
         if let Some(Held { peer, .. }) = self.lock().remove(&address.to_canonical()) {
             tracing::info!(%address, %peer,
-                "the peer refuses connections to its address: they go over a link");
+                "peer refuses connections to its address, using a link");
         }
     }
 
-    /// The peer has not answered. Returns what becomes of the connection.
+    /// Records that the peer has not answered. Returns the outcome of the connection.
     pub(super) fn note_silence(&self, address: IpAddr) -> Passed {
         let passed = if self.may_fall_back {
             Passed::Plain
@@ -164,7 +164,7 @@ impl HeldPeers {
         passed
     }
 
-    /// Leaves those of `addresses` that may be connected to without a peer.
+    /// Returns those of `addresses` that may be connected to without a peer.
     pub(super) fn free(&self, mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
         if !self.may_fall_back && !self.is_empty() {
             addresses.retain(|address| self.peer(*address).is_none());
@@ -185,7 +185,7 @@ impl fmt::Debug for HeldPeers {
     }
 }
 
-/// Only peers that this machine has enrolled with add to them.
+/// Largest number of held addresses. Only peers that this machine has enrolled with add some.
 const MAX_HELD: usize = 4096;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Hosts that meet at a gateway: where neither reaches the other, as when both are behind NAT, the
-//! gateway that both have enrolled with passes bytes on between them.
+//! Hosts that meet at a gateway. If neither host can reach the other, for example because both are
+//! behind NAT, the gateway that both have enrolled with relays bytes between them.
 
 use std::fmt;
 use std::io;
@@ -23,8 +23,8 @@ use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, relay};
 use crate::transport::DialError;
 
-/// Says at the gateway that this host may be met there, for as long as it is polled. Where the
-/// client goes on in another session, it is said there at once.
+/// Announces at the gateway that this host accepts meetings, for as long as the future is polled.
+/// Announces again at once when the client moves to another session.
 pub(super) async fn be_met(gateway: Arc<Client>) {
     let mut pause = FIRST_PAUSE;
     let mut said = None;
@@ -32,11 +32,11 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
         let begun = Instant::now();
         let refused = match open(&gateway, Purpose::BeMet.opening(), &Origin::default()).await {
             Ok(mut stream) => {
-                tracing::info!("hosts that are known by name may be met at the gateway");
+                tracing::info!("accepting known hosts through the gateway");
                 said = None;
                 let session = stream.session();
                 tokio::select! {
-                    // It ends with the session.
+                    // The stream ends with the session.
                     _ = stream.read_u8() => {}
                     () = session.superseded() => if session.end().is_none() {
                         continue;
@@ -47,10 +47,13 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
             Err(error) => Some(error),
         };
         if let Some(error) = refused.filter(|_| refused != said) {
-            tracing::info!(problem = why(error), "no host can be met at the gateway");
+            tracing::info!(
+                problem = why(error),
+                "can't accept known hosts through the gateway"
+            );
             said = refused;
         }
-        // To open one waits for a session by itself. Only what the gateway refuses takes longer.
+        // Opening a stream waits for a session by itself, so only refusals need longer pauses.
         let is_back_soon = refused == Some(DialError::GatewayUnavailable);
         pause = if is_back_soon || begun.elapsed() > LONGEST_PAUSE {
             FIRST_PAUSE
@@ -61,7 +64,7 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
     }
 }
 
-/// Leads those that come by the gateway and are in the book to the door.
+/// Connects hosts that arrive through the gateway and are in the book to the door.
 pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>) {
     let places = Clients::new(PASSING);
     while let Some(stream) = gateway.accept().await {
@@ -71,30 +74,30 @@ pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>)
             continue;
         };
         let key = PublicKey::from_bytes(key);
-        // First: others do not learn that this host is there.
+        // Check this first: other hosts must not learn that this host is present.
         if !book.admits(&key) {
-            tracing::debug!(%key, "a host that is not in the book has come by the gateway");
+            tracing::debug!(%key, "rejecting a host through the gateway: it is not in the book");
             stream.refuse(DialError::HostUnreachable);
             continue;
         }
         match places.admit(ClientId::new(*key.as_bytes()), Instant::now()) {
             Ok(place) => drop(tokio::spawn(lead(stream, Arc::clone(&door), key, place))),
             Err(reason) => {
-                tracing::debug!(%key, ?reason, "a host comes by the gateway too often");
+                tracing::debug!(%key, ?reason, "rejecting a host beyond its limits");
                 stream.refuse(DialError::LimitReached);
             }
         }
     }
 }
 
-/// Leads one to the door, which has it prove its key.
+/// Connects one host to the door, which has the host prove its key.
 async fn lead(mut stream: Bonded, door: Arc<Gateway>, key: PublicKey, _place: Place) {
     let pair = local_pair().await;
     let pair = pair.and_then(|(near, far)| Ok((near, far.peer_addr()?, far)));
     let (near, remote, far) = match pair {
         Ok(pair) => pair,
         Err(error) => {
-            tracing::warn!(%error, "nothing that comes by the gateway can be let in");
+            tracing::warn!(%error, "can't admit a host through the gateway");
             return stream.refuse(DialError::Internal);
         }
     };
@@ -137,8 +140,8 @@ impl fmt::Debug for ThroughGateway {
     }
 }
 
-/// Passes bytes on until the connection ends. Where the client goes on in another session, it is
-/// broken off: the hosts' session makes another one, which goes there, and loses nothing.
+/// Passes bytes on until the connection ends. Breaks off when the client moves to another session:
+/// the hosts' session then makes a new connection there, and loses nothing.
 async fn pass(stream: Bonded, local: TcpStream) {
     let session = stream.session();
     let (options, counters) = (RelayOptions::default(), RelayCounters::default());
@@ -163,8 +166,8 @@ pub(super) fn why(error: DialError) -> &'static str {
     }
 }
 
-/// What may come by the gateway. A host has two or three connections at once, and as many again
-/// while it replaces them.
+/// Limits for hosts that arrive through the gateway. A host has two or three connections at once,
+/// and as many again while it replaces them.
 const PASSING: ClientLimits = ClientLimits {
     streams: 8,
     network_streams: usize::MAX,

@@ -1,5 +1,5 @@
-//! Hosts that are known by name, wherever they are: a directory passes calls on, in which both
-//! hosts say where they can be reached, and sessions follow them from then on.
+//! Hosts that are known by name, wherever they are. A directory forwards calls, in which both hosts
+//! say where they can be reached; from then on sessions follow the hosts.
 
 mod addresses;
 mod state;
@@ -35,27 +35,27 @@ use addresses::reachable;
 use state::{Shared, Starts, Way};
 pub use state::{StartClient, StartRelayed};
 
-/// What sessions with hosts by name are made of.
+/// The parts of sessions with hosts known by name.
 pub struct NamedPeersSettings {
     /// The hosts.
     pub book: Book,
-    /// Lets them in.
+    /// Admits hosts that connect to this one.
     pub door: Arc<Gateway>,
-    /// What they may reach here.
+    /// The ports that other hosts may reach here.
     pub offers: Offers,
-    /// Begins to connect to the host with a key at some addresses, where it can.
+    /// Begins to connect to the host with a key at some addresses, if possible.
     pub start: Box<StartClient>,
-    /// Calls them.
+    /// Calls hosts, and reports the outcome of the calls.
     pub calling: Calling,
-    /// Where hosts that nothing else leads to are met.
+    /// The gateway for meeting hosts that can't be reached otherwise.
     pub meeting: Option<GatewayToMeet>,
 }
 
-/// The gateway that this host has enrolled with, where it meets others that have as well.
+/// The gateway that this host has enrolled with and that lets its clients meet.
 pub struct GatewayToMeet {
     /// This host's client of it.
     pub gateway: Arc<Client>,
-    /// Begins to connect through it to the host with a key, where it can.
+    /// Begins to connect through it to the host with a key, if possible.
     pub start: Box<StartRelayed>,
     /// The machine's links, as they change.
     pub links: watch::Receiver<Arc<Vec<Link>>>,
@@ -64,15 +64,15 @@ pub struct GatewayToMeet {
 /// Sessions with hosts that are known by name.
 pub struct NamedPeers {
     shared: Arc<Shared>,
-    /// Serve and end sessions.
+    /// Tasks that serve and end sessions.
     tasks: Vec<JoinHandle<()>>,
-    /// Have others find this host.
+    /// Tasks that let other hosts find this one.
     finding: Vec<JoinHandle<()>>,
 }
 
 /// Opens streams to ports of hosts that are known by name.
 pub trait DialByName<S>: Send + Sync {
-    /// Opens one to a port of `host`; `None` where no host of that name is known.
+    /// Opens a stream to a port of `host`; `None` where no host of that name is known.
     fn dial<'a>(
         &'a self,
         host: &Host,
@@ -82,7 +82,7 @@ pub trait DialByName<S>: Send + Sync {
 }
 
 impl NamedPeers {
-    /// Begins to let hosts in. Sessions with others begin when a connection wants one.
+    /// Begins to admit hosts. Sessions with other hosts begin when a connection needs one.
     pub fn start(settings: NamedPeersSettings) -> Arc<Self> {
         let NamedPeersSettings {
             book,
@@ -123,25 +123,25 @@ impl NamedPeers {
         })
     }
 
-    /// Another process has others find this host from now on, and lets them in. What is open here
-    /// goes on.
+    /// Stops admitting hosts and being found, because another process takes over. Open sessions and
+    /// streams continue.
     pub fn retire(&self) {
         self.finding.iter().for_each(JoinHandle::abort);
         self.shared.door.stop_listening();
         self.shared.door.go_away();
     }
 
-    /// How many streams of others are open.
+    /// Returns how many streams of other hosts are open.
     pub fn open_count(&self) -> u64 {
         self.shared.offers.open()
     }
 
-    /// The clients, by the keys of the hosts that they are connected to.
+    /// Returns the clients, by the keys of the hosts that they connect to.
     pub fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
         self.shared.clients()
     }
 
-    /// The sessions that others have begun.
+    /// Returns the door, which has the sessions that other hosts have begun.
     pub fn door(&self) -> &Gateway {
         &self.shared.door
     }
@@ -170,7 +170,7 @@ impl NamedPeers {
         let mut changes = shared.changed.subscribe();
         let mut arrivals = shared.door.begun();
         let mut deadline = Instant::now() + PATIENCE;
-        // What leads there straight has the first word.
+        // Direct connections have a head start before the relayed one.
         let mut relayed_at = Some(Instant::now() + RELAYED_AFTER);
         let _waiting = match shared.way_for_stream(name) {
             Some(way) => return dial_by(way, &to, origin).await,
@@ -181,7 +181,7 @@ impl NamedPeers {
                 return dial_by(way, &to, origin).await;
             }
             if let Some(problem) = shared.problem(name) {
-                // The gateway may lead there, whatever the directory says.
+                // The gateway may lead there, whatever problem the directory reports.
                 if relayed_at.take().is_some() && shared.start_relayed(name) {
                     deadline = deadline.min(Instant::now() + RELAY_PATIENCE);
                     continue;
@@ -209,7 +209,7 @@ impl NamedPeers {
                 Ok(()) = arrivals.changed() => {}
                 () = sleep_until(deadline) => {
                     tracing::warn!(%name, problem = shared.why_not_yet(name),
-                        "the host is not reached in time");
+                        "timed out connecting to the host");
                     return Err(DialError::TimedOut);
                 }
             }
@@ -257,7 +257,7 @@ async fn dial_by(
     }
 }
 
-/// Serves the streams that others open in sessions which they have begun.
+/// Serves the streams that other hosts open in sessions that they have begun.
 async fn serve(shared: Arc<Shared>) {
     while let Some(Incoming { stream, peer, .. }) = shared.door.accept().await {
         let (stream, offers) = (Bonded::new(stream), Arc::clone(&shared.offers));
@@ -268,7 +268,7 @@ async fn serve(shared: Arc<Shared>) {
     }
 }
 
-/// Goes by what the calls say.
+/// Handles the events of calls.
 async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
     while let Some(event) = events.recv().await {
         match event {
@@ -280,7 +280,7 @@ async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
                 let Some(peer) = shared.book.called(&name) else {
                     continue;
                 };
-                tracing::debug!(%name, ?candidates, "a host says where it is");
+                tracing::debug!(%name, ?candidates, "received the addresses of a host");
                 shared.reached(&peer.name, reachable(&candidates));
                 if has_called {
                     tokio::spawn(call_back(Arc::clone(&shared), peer.name));
@@ -288,7 +288,7 @@ async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
             }
             CallEvent::Ended { name, problem } => {
                 if let Some(peer) = shared.book.called(&name) {
-                    tracing::debug!(%name, ?problem, "a call is over");
+                    tracing::debug!(%name, ?problem, "call ended");
                     let pause = shared.ended(&peer.name, problem.map(|it| it.to_string()));
                     tokio::spawn(call_again(Arc::clone(&shared), peer.name, pause));
                 }
@@ -297,16 +297,16 @@ async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
     }
 }
 
-/// A host has called that does not come: where it can't reach this one, this one may reach it.
+/// Connects to a host that has called but does not connect: perhaps only this direction works.
 async fn call_back(shared: Arc<Shared>, name: HostNameAt) {
     sleep(CALL_BACK_AFTER).await;
     if shared.way(&name).is_none() {
-        tracing::info!(%name, "the host has called and does not come: this one connects to it");
+        tracing::info!(%name, "connecting to a host that has called but does not connect");
         shared.start_client(&name);
     }
 }
 
-/// A session that goes on needs a call, in which both hosts tell each other where they go.
+/// Calls again: a continuing session needs a call, in which both hosts announce new addresses.
 async fn call_again(shared: Arc<Shared>, name: HostNameAt, pause: Duration) {
     sleep(pause).await;
     if shared.way(&name).is_some() {
@@ -314,7 +314,7 @@ async fn call_again(shared: Arc<Shared>, name: HostNameAt, pause: Duration) {
     }
 }
 
-/// Ends what nobody uses any more, and sessions with hosts that are struck off the book.
+/// Ends idle sessions, and sessions with hosts that were removed from the book.
 async fn look_after(shared: Arc<Shared>) {
     let mut ticks = Ticks::every(LOOK_EVERY);
     loop {
@@ -327,12 +327,12 @@ async fn look_after(shared: Arc<Shared>) {
     }
 }
 
-/// For a connection that waits for a session: as long as one waits for a gateway.
+/// Time that a connection waits for a session: as long as one waits for a gateway.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Three round trips of most links: two hosts that reach each other need no relay.
+/// Three round trips on most links: two hosts that reach each other need no relay.
 const RELAYED_AFTER: Duration = Duration::from_secs(1);
-/// For a connection for which the directory has nothing.
+/// Time that a connection waits for the relay after the directory reports a problem.
 const RELAY_PATIENCE: Duration = Duration::from_secs(3);
-/// By then who has called is here, if it can be.
+/// Time within which a caller connects, if it can.
 const CALL_BACK_AFTER: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use crate::destination::HostName;
 use crate::resolve::Resolve;
 
-/// Where names have led to, for as long as they still do.
+/// Addresses that names have led to, for as long as they still do.
 #[derive(Debug)]
 pub(super) struct Names<R> {
     known: Arc<Mutex<BTreeMap<HostName, Led>>>,
@@ -18,9 +18,9 @@ pub(super) struct Names<R> {
 #[derive(Debug)]
 struct Led {
     address: IpAddr,
-    /// When that was last known to be so.
+    /// When the address was last confirmed.
     seen: Instant,
-    /// It is being looked up again.
+    /// Whether a lookup is in progress.
     asking: bool,
 }
 
@@ -32,7 +32,7 @@ impl<R: Resolve + Clone> Names<R> {
         }
     }
 
-    /// A connection to `name` has ended up at `address`.
+    /// Records that a connection to `name` has ended up at `address`.
     pub(super) fn note(&self, name: &HostName, address: IpAddr) {
         let mut known = lock(&self.known);
         if known.len() >= MAX_NAMES && !known.contains_key(name) {
@@ -46,8 +46,8 @@ impl<R: Resolve + Clone> Names<R> {
         known.insert(name.clone(), led);
     }
 
-    /// Where `name` leads to. What was last seen a while ago is looked up again beside; what was
-    /// seen long ago is not known any more. Never waits.
+    /// Returns the address of `name`. An entry older than `ASK_AFTER` is looked up again in the
+    /// background; one older than `FORGET_AFTER` is forgotten. Never waits.
     pub(super) fn address(&self, name: &HostName) -> Option<IpAddr> {
         let mut known = lock(&self.known);
         let led = known.get_mut(name)?;
@@ -67,7 +67,7 @@ impl<R: Resolve + Clone> Names<R> {
     }
 }
 
-/// Sees whether `name` still leads to `address`; forgets it where it does not.
+/// Checks whether `name` still leads to `address`; forgets the name if not.
 async fn ask(
     known: &Mutex<BTreeMap<HostName, Led>>,
     resolver: &impl Resolve,
@@ -90,7 +90,7 @@ fn lock(known: &Mutex<BTreeMap<HostName, Led>>) -> MutexGuard<'_, BTreeMap<HostN
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What name servers ask for, mostly, before they are to be asked again.
+/// Typical lifetime (TTL) that name servers ask for.
 const ASK_AFTER: Duration = Duration::from_secs(60);
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What other hosts may reach on this one: ports of its own that the user has named.
+//! Ports of this host that other hosts may reach, as the user has named them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::transport::DialError;
 pub struct Offers {
     ports: OwnPorts,
     relay: Gateway<ByLoopback, OwnHost>,
-    /// What other hosts are charged to.
+    /// Accounts that other hosts' streams are charged to.
     accounts: Accounts,
 }
 
@@ -43,7 +43,7 @@ impl Offers {
         }
     }
 
-    /// How many streams are open.
+    /// Returns how many streams are open.
     pub fn open(&self) -> u64 {
         self.relay.counters().snapshot().current
     }
@@ -62,7 +62,7 @@ impl Offers {
     }
 }
 
-/// Programs listen at either of the loopback addresses.
+/// Resolves every name to both loopback addresses: an application may listen on either.
 #[derive(Clone, Copy, Debug)]
 struct OwnHost;
 
@@ -72,7 +72,7 @@ impl Resolve for OwnHost {
     }
 }
 
-/// For what other hosts' streams take beside their data.
+/// Memory for other hosts' streams beside their data.
 const MEMORY: ByteCount = ByteCount::from_mib(256);
 
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use crate::either::{EitherStream, Loss, dial_either};
 use crate::resolve::SystemResolver;
 use crate::transport::{DialError, Dialer};
 
-/// Destinations that are known to have a peer, and the sessions with those.
+/// Destinations with a known peer, and the sessions with those peers.
 #[derive(Debug)]
 pub struct Peers<S = PeerSessions> {
     sessions: Arc<S>,
@@ -29,9 +29,9 @@ pub struct Peers<S = PeerSessions> {
 }
 
 impl<S: Sessions> Peers<S> {
-    /// Begins sessions with the peers that `finder` finds. By `rules`, connections go over links
-    /// whatever their destination is: those with the mode `direct`, and those that may not take
-    /// every link, or are to avoid some. Peers that carry connections are entered in `held`.
+    /// Begins sessions with the peers that `finder` finds. Connections that `rules` give the mode
+    /// `direct`, forbid a link or have avoid one go over links, whatever their destination. Peers
+    /// that carry connections are entered in `held`.
     pub fn new(
         finder: PeerFinder,
         sessions: S,
@@ -49,7 +49,7 @@ impl<S: Sessions> Peers<S> {
         }
     }
 
-    /// The peer of a destination, and a session with it that runs.
+    /// Returns the address of a destination that has a peer, and a running session with that peer.
     pub(crate) fn way(
         &self,
         destination: &Destination,
@@ -64,13 +64,13 @@ impl<S: Sessions> Peers<S> {
             return None;
         }
         let way = self.sessions.way(peer, address)?;
-        // It is looked for again in time.
+        // The finder probes again when due.
         self.finder.ask(address);
         Some((address, way))
     }
 
     /// Dials over a session with the peer at an address, and soon by `direct` as well; the first
-    /// that is answered is it.
+    /// answer wins.
     pub(crate) async fn dial<D>(
         &self,
         (address, way): (IpAddr, S::Way),
@@ -87,13 +87,13 @@ impl<S: Sessions> Peers<S> {
         dialed
     }
 
-    /// Whether connections to some addresses go by their peer alone, or not at all.
+    /// Returns whether any address is held, so that only its peer may carry connections there.
     pub(crate) fn holds_any(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// The first of a destination's `addresses` whose peer its connections must go by, and that
-    /// peer; unless rules keep this connection off peers.
+    /// Returns the first of a destination's `addresses` that is held, and its peer; `None` where
+    /// rules keep this connection off peers.
     pub(crate) fn held(
         &self,
         addresses: &[IpAddr],
@@ -104,10 +104,10 @@ impl<S: Sessions> Peers<S> {
         may_use_all_links(&self.rules.borrow(), destination, origin).then_some(held)
     }
 
-    /// Leaves those of a destination's `addresses` that may be connected to without a peer.
+    /// Returns those of a destination's `addresses` that may be connected to without a peer.
     ///
     /// # Errors
-    /// [`DialError::GatewayUnavailable`] if there were some, and none is left.
+    /// [`DialError::GatewayUnavailable`] if all of them are held.
     pub(crate) fn free(
         &self,
         addresses: Vec<IpAddr>,
@@ -124,9 +124,9 @@ impl<S: Sessions> Peers<S> {
         }
     }
 
-    /// Dials by the peer that an address is held for. It is asked for as long as it takes; while it
-    /// is silent, by one connection, and the others wait for a moment. `direct` is for where it
-    /// says itself that it does not carry this, or the user allows plain TCP.
+    /// Dials over the peer for which an address is held. While the peer is silent, one connection
+    /// waits for it long, and the others briefly. Uses `direct` if the peer itself refuses the
+    /// connection, or if the user allows plain TCP.
     pub(crate) async fn dial_held<D>(
         &self,
         (address, peer): (IpAddr, PublicKey),
@@ -136,11 +136,11 @@ impl<S: Sessions> Peers<S> {
         if let Host::Name(name) = &destination.host {
             self.names.note(name, address);
         }
-        // It is looked for again in time.
+        // The finder probes again when due.
         self.finder.ask(address);
         let at_peer = Destination::new(Host::Ip(address), destination.port);
         let Some(way) = self.sessions.dialer(peer, address) else {
-            // As many sessions as there may be are in use: that is no silence of the peer.
+            // All possible sessions are in use, which is no silence of the peer.
             return if self.held.allows_plain() {
                 direct.await.map(EitherStream::Direct)
             } else {
@@ -164,7 +164,7 @@ impl<S: Sessions> Peers<S> {
                 self.held.note_refusal(address);
                 direct.await.map(EitherStream::Direct)
             }
-            // That is what there is without a session; everything else is the peer's answer.
+            // Without a session, the error is this one; any other error is the peer's answer.
             Err(error @ DialError::GatewayUnavailable) => match self.held.note_silence(address) {
                 Passed::Plain => direct.await.map(EitherStream::Direct),
                 Passed::Refused => Err(error),
@@ -173,7 +173,7 @@ impl<S: Sessions> Peers<S> {
         }
     }
 
-    /// The peer at an address has carried a connection there.
+    /// Records that the peer at an address has carried a connection there.
     fn note_carried(&self, address: IpAddr) {
         self.sessions.on_opened();
         if let Some(peer) = self.finder.known(address).or(self.held.peer(address)) {
@@ -181,7 +181,7 @@ impl<S: Sessions> Peers<S> {
         }
     }
 
-    /// A connection to `host` goes over a link to this address: has a peer looked for there.
+    /// Looks for a peer at `address`, since a connection to `host` goes there over a link.
     pub(crate) fn look_for(&self, host: &Host, address: IpAddr) {
         self.finder.ask(address);
         if let Host::Name(name) = host {
@@ -194,13 +194,13 @@ impl<S: Sessions> Peers<S> {
         &self.finder
     }
 
-    /// Draws the conclusion from a dial for which the peer was of no use.
+    /// Handles a dial for which the peer was of no use.
     fn judge(&self, address: IpAddr, loss: Loss) {
         match loss {
-            // The peer is as it should be; nothing listens there.
+            // The peer works; nothing listens on the port.
             Loss::Failed(DialError::ConnectionRefused) => return,
             Loss::Failed(error) => {
-                tracing::info!(%address, %error, "the peer there is of no use for now");
+                tracing::info!(%address, %error, "giving up the peer at this address for now");
             }
             Loss::Overtaken(_) => {}
         }
@@ -235,7 +235,7 @@ async fn prepare<S: Sessions>(
     }
 }
 
-/// For the session, before a link is tried as well. As between two addresses: RFC 8305 §8.
+/// Head start of a session before a link is tried, as between two addresses: RFC 8305 §8.
 pub(super) const HEAD_START: Duration = Duration::from_millis(250);
-/// For a session to begin again where nothing else will do: several attempts to connect.
+/// Time to begin a session again where no other way is allowed: several attempts to connect.
 const HELD_PATIENCE: Duration = Duration::from_secs(10);

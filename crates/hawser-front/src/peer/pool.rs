@@ -1,5 +1,4 @@
-//! Sessions that connections share, begun when one first wants them and closed when none has for a
-//! while.
+//! Sessions that connections share: begun on first use, and closed when idle.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::bonded::BondDialer;
 
-/// Sessions by what tells far ends apart. It lives until its last clone is dropped.
+/// Sessions, keyed by their far ends. The pool lives until its last clone is dropped.
 #[derive(Debug)]
 pub(super) struct SessionPool<K> {
     shared: Arc<Shared<K>>,
@@ -20,7 +19,7 @@ pub(super) struct SessionPool<K> {
 #[derive(Debug)]
 struct Shared<K> {
     open: Mutex<BTreeMap<K, Session>>,
-    /// Streams that came about.
+    /// Streams that were opened.
     opened: AtomicU64,
 }
 
@@ -28,8 +27,7 @@ struct Shared<K> {
 struct Session {
     client: Arc<Client>,
     used: Instant,
-    /// Until then one that has not let this host in is expected to: it began on a connection that
-    /// was there.
+    /// Until then a session that began on an existing connection is expected to be admitted.
     hopeful_until: Option<Instant>,
 }
 
@@ -44,8 +42,8 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         Self { shared }
     }
 
-    /// Dials over the session with `far`, whether it runs or is being made; begins one by `start`
-    /// where there is none. Never waits.
+    /// Dials over the session with `far`, whether it runs or is being made; begins one with `start`
+    /// if there is none. Never waits.
     pub(super) fn dialer(
         &self,
         far: K,
@@ -54,7 +52,7 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         self.client(far, start, |_| true).map(BondDialer::new)
     }
 
-    /// The same once it runs and has let this host in.
+    /// As [`Self::dialer`], but `None` until the session runs and has admitted this host.
     pub(super) fn way(
         &self,
         far: K,
@@ -64,12 +62,12 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
             .map(BondDialer::new)
     }
 
-    /// Whether there is a session with `far`, even one that is only being made.
+    /// Returns whether there is a session with `far`, even one that is only being made.
     pub(super) fn has(&self, far: &K) -> bool {
         self.shared.lock().contains_key(far)
     }
 
-    /// As [`Self::way`], and none is begun.
+    /// As [`Self::way`], but begins no session.
     pub(super) fn running(&self, far: K) -> Option<BondDialer> {
         let is_there = self.shared.lock().contains_key(&far);
         is_there.then(|| self.way(far, || None)).flatten()
@@ -92,14 +90,14 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         Some(Arc::clone(&session.client))
     }
 
-    /// Dials over the session with `far` if it runs, or has just begun on a connection that was
-    /// there. One that still waits for a connection of its own may wait in vain.
+    /// Dials over the session with `far` if it runs, or has just begun on an existing connection. A
+    /// session that still waits for a connection of its own may never get one.
     pub(super) fn hopeful(&self, far: K) -> Option<BondDialer> {
         hopeful(&mut self.shared.lock(), far, Instant::now())
     }
 
-    /// Dials over a session that `start` begins on a connection that is there. It takes the place
-    /// of one that is not hopeful; where there is a hopeful one, that is it and none is begun.
+    /// Dials over a session that `start` begins on an existing connection. The new session replaces
+    /// one that is not hopeful. A hopeful one is used instead, and no session is begun.
     pub(super) fn begin_on_connection(
         &self,
         far: K,
@@ -121,36 +119,36 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         Some(BondDialer::new(client))
     }
 
-    /// Whether one more session could be begun now.
+    /// Returns whether one more session could be begun now.
     pub(super) fn has_room(&self) -> bool {
         let open = self.shared.lock();
         open.len() < MAX_SESSIONS || open.values().any(|session| !session.is_used())
     }
 
-    /// The clients.
+    /// Returns the clients.
     pub(super) fn clients(&self) -> BTreeMap<K, Arc<Client>> {
         let open = self.shared.lock();
         let client = |(far, session): (&K, &Session)| (*far, Arc::clone(&session.client));
         open.iter().map(client).collect()
     }
 
-    /// Ends the session with `far`, if there is one: it is of no use.
+    /// Ends the session with `far`, if there is one, because it is of no use.
     pub(super) fn give_up(&self, far: K) {
         let given_up = self.shared.lock().remove(&far);
         given_up.into_iter().for_each(Session::close);
     }
 
-    /// A connection came about over one of them.
+    /// Counts a connection that was opened over one of the sessions.
     pub(super) fn note_opened(&self) {
         self.shared.opened.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections that came about over them so far.
+    /// Returns how many connections were opened over sessions so far.
     pub(super) fn opened(&self) -> u64 {
         self.shared.opened.load(Ordering::Relaxed)
     }
 
-    /// Ends all of them in order, within `patience`.
+    /// Ends all sessions in order, within `patience`.
     pub(super) async fn close(&self, patience: Duration) {
         let open = std::mem::take(&mut *self.shared.lock());
         let closing = open.values().map(|session| session.client.close(patience));
@@ -200,8 +198,8 @@ fn hopeful<K: Ord>(open: &mut BTreeMap<K, Session>, far: K, now: Instant) -> Opt
     Some(BondDialer::new(Arc::clone(&session.client)))
 }
 
-/// Makes room for one more, by ending the session that was not used for longest; `None` where all
-/// are used.
+/// Makes room for one more session by ending the least recently used one that is idle; `None` where
+/// all are in use.
 fn make_room<K: Copy + Ord>(open: &mut BTreeMap<K, Session>) -> Option<()> {
     if open.len() >= MAX_SESSIONS {
         let idle = open.iter().filter(|(_, session)| !session.is_used());
@@ -211,7 +209,7 @@ fn make_room<K: Copy + Ord>(open: &mut BTreeMap<K, Session>) -> Option<()> {
     Some(())
 }
 
-/// Closes sessions that no connection uses any more, for as long as the sessions are there.
+/// Closes idle sessions, for as long as the pool exists.
 async fn close_idle<K: Copy + Ord>(shared: Weak<Shared<K>>) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -230,10 +228,10 @@ async fn close_idle<K: Copy + Ord>(shared: Weak<Shared<K>>) {
 }
 
 const MAX_SESSIONS: usize = 64;
-/// A session that no connection uses ends after so long.
+/// Idle time after which a session ends.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(120);
-/// Time in which the far end lets this host in by a connection that is there.
+/// Time for the far end to admit this host over an existing connection.
 const HOPE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// For what is still on its way when a session is closed.
+/// Time for data in flight when a session is closed.
 pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

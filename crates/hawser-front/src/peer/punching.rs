@@ -1,10 +1,10 @@
 //! UDP between two hosts that are both behind NAT.
 //!
-//! Each has its gateway see from which outer addresses the sockets of its associations send, and
-//! tells the other by a stream of their session, which goes through the gateway. Then both send to
-//! what the other has told: the caller the packets that begin its association, the called host
-//! datagrams of one byte. What one sends has its own translator let in what the other sends. Only
-//! the association decides what a path is: its peer has to answer there, under the seal.
+//! Each host asks its gateway for the outer addresses of its associations' sockets, and tells the
+//! other host over a stream of their session, which goes through the gateway. Then both send to the
+//! addresses that they were told: the caller the packets that begin its association, the called
+//! host datagrams of one byte. The packets of each host make its own NAT admit those of the other.
+//! Only the association decides what a path is: its peer must answer there, under the seal.
 
 mod own;
 mod sockets;
@@ -33,13 +33,13 @@ use own::Observer;
 use sockets::{SOON, Sockets, pause_after};
 use targets::{Targets, may_be_sent_to};
 
-/// What punching takes from this host.
+/// The state of this host's hole punching.
 pub(super) struct Punching {
     observer: Observer,
     door: Arc<Gateway>,
-    /// Where the door's sockets are seen, while a caller wants to know.
+    /// Outer addresses of the door's sockets, while a caller needs them.
     door_seen: watch::Sender<Vec<SocketAddr>>,
-    /// A caller has begun to want it.
+    /// Signals that a caller needs those addresses.
     asked: Notify,
     callers: Mutex<BTreeMap<PublicKey, Caller>>,
 }
@@ -47,15 +47,15 @@ pub(super) struct Punching {
 /// A host that has called this one through the gateway.
 #[derive(Default)]
 struct Caller {
-    /// Outlives its streams, so that it can't begin anew by another one.
+    /// Outlives the caller's streams, so that a new stream does not reset its limits.
     targets: Arc<Mutex<Targets>>,
     /// Serves its latest stream.
     task: Option<AbortHandle>,
 }
 
 impl Punching {
-    /// `gateway`: the client of the gateway that tells where this host is seen; `links`: the
-    /// machine's links, as they change; `door`: what callers come to.
+    /// `gateway`: the client of the gateway that reports outer addresses; `links`: the machine's
+    /// links, as they change; `door`: where callers connect.
     pub(super) fn new(
         gateway: Arc<Client>,
         links: watch::Receiver<Arc<Vec<Link>>>,
@@ -70,8 +70,8 @@ impl Punching {
         }
     }
 
-    /// Has the associations of a client, whose session goes through the gateway, find the other
-    /// host, for as long as it is polled.
+    /// Lets the associations of a client, whose session goes through the gateway, find the other
+    /// host, for as long as the future is polled.
     pub(super) async fn call(self: Arc<Self>, client: Arc<Client>) {
         let seen = watch::Sender::default();
         let looking = self.observer.observe(&*client, &seen);
@@ -90,7 +90,10 @@ impl Punching {
                     }
                     Err(error) => Err(error),
                 };
-                tracing::debug!(?ended, "the other host says no more about its UDP sockets");
+                tracing::debug!(
+                    ?ended,
+                    "exchange of UDP addresses with the other host ended"
+                );
                 pause = if begun.elapsed() > LONGEST_PAUSE {
                     FIRST_PAUSE
                 } else {
@@ -131,14 +134,14 @@ impl Punching {
         });
         tokio::select! {
             ended = exchanging => {
-                tracing::debug!(?ended, "a caller says no more about its UDP sockets");
+                tracing::debug!(?ended, "exchange of UDP addresses with a caller ended");
             }
             () = knock(&*self.door, named) => {}
         }
     }
 
-    /// Finds out where the door's sockets are seen whenever a caller wants to know, for as long as
-    /// it is polled.
+    /// Observes the outer addresses of the door's sockets whenever a caller needs them, for as long
+    /// as the future is polled.
     pub(super) async fn observe_door(self: Arc<Self>) {
         loop {
             self.asked.notified().await;
@@ -146,7 +149,7 @@ impl Punching {
                 () = self.observer.observe(&*self.door, &self.door_seen) => {}
                 () = self.door_seen.closed() => {}
             }
-            // The translator may have forgotten by the next time.
+            // The NAT may have removed its mappings by the next time.
             self.door_seen.send_replace(Vec::new());
         }
     }
@@ -161,13 +164,13 @@ impl Caller {
         self.task.as_ref().is_some_and(|task| !task.is_finished())
     }
 
-    /// Whether it has named addresses lately.
+    /// Returns whether the caller has named addresses lately.
     fn has_history(&self) -> bool {
         !lock(&self.targets).is_idle(Instant::now())
     }
 }
 
-/// Tells where these sockets are seen, and hears where the other host's are.
+/// Tells the other host the outer addresses of these sockets, and receives those of its own.
 async fn exchange(
     stream: Bonded,
     seen: watch::Receiver<Vec<SocketAddr>>,
@@ -181,7 +184,7 @@ async fn exchange(
     }
 }
 
-/// A stream for that, which does not count as one of an application.
+/// Opens a stream for UDP addresses, which does not count as one of an application.
 async fn tell_by(client: &Client) -> io::Result<Bonded> {
     let opened = client.open(Purpose::Punch.opening()).await;
     let mut stream = opened.map_err(io::Error::other)?;
@@ -189,7 +192,7 @@ async fn tell_by(client: &Client) -> io::Result<Bonded> {
     Ok(Bonded::new(stream))
 }
 
-/// Tells the other host each change, and the same again from time to time.
+/// Tells the other host each change, and repeats the list from time to time.
 async fn tell(
     mut writer: WriteHalf<Bonded>,
     mut seen: watch::Receiver<Vec<SocketAddr>>,
@@ -207,7 +210,7 @@ async fn tell(
     }
 }
 
-/// Hears what the other host tells.
+/// Receives the addresses that the other host tells.
 async fn hear(
     mut reader: ReadHalf<Bonded>,
     targets: &Mutex<Targets>,
@@ -224,14 +227,14 @@ async fn hear(
         let named: Vec<SocketAddr> = named.into_iter().filter(may_be).collect();
         let targets = lock(targets).choose(Instant::now(), &named);
         if !targets.is_empty() {
-            tracing::debug!(?targets, "the other host's UDP sockets are seen there");
+            tracing::debug!(?targets, "received the UDP addresses of the other host");
             reached(targets);
         }
         sleep(LIST_PAUSE).await;
     }
 }
 
-/// Sends to where the other host's sockets are seen, so that what comes from there is let in.
+/// Sends to the other host's outer addresses, so that the NAT admits packets from there.
 async fn knock(door: &dyn Sockets, mut named: watch::Receiver<Vec<SocketAddr>>) {
     let (mut targets, mut turn) = (Vec::new(), 0);
     loop {
@@ -250,9 +253,9 @@ fn lock(targets: &Mutex<Targets>) -> MutexGuard<'_, Targets> {
     targets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the other host could not try for its limits, it can try later.
+/// The other host may accept later what its limits exclude now.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// No list is of use for less, and each costs a look at the routes.
+/// More frequent lists are of no use, and each costs a look at the routes.
 const LIST_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

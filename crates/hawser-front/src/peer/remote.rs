@@ -5,13 +5,13 @@ use tokio::net::TcpStream;
 
 use crate::connection::{Counted, Observe};
 
-/// A connection that knows where it ended up.
+/// A connection that knows its remote address.
 pub trait Remote {
-    /// The address that it goes to over a link; `None` where it goes as the system has it, to this
-    /// machine or to a network that one link alone leads to.
+    /// Returns the address to which it goes over a link; `None` where it follows the system's
+    /// routes, to this machine or to a network that only one link leads to.
     fn remote(&self) -> Option<IpAddr>;
 
-    /// Its socket.
+    /// Returns its socket.
     fn socket(&self) -> BorrowedFd<'_>;
 }
 

@@ -1,4 +1,4 @@
-//! Host names that are those of hosts in the book, wherever programs may ask for them.
+//! Host names of hosts in the book, wherever applications may ask for them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,26 +21,26 @@ use crate::transport::DialError;
 
 /// Host names that lead to a host of the book over a session with it, or nowhere.
 ///
-/// The daemon asks no name server for them, neither here nor at the gateway, and passes on no
-/// question of programs that it captures: that would tell others whom this host knows, and whoever
-/// answers could take that host's place.
+/// The daemon sends no query for these names to a name server, neither here nor at the gateway, and
+/// forwards no such query of captured applications. Otherwise others would learn which hosts this
+/// one knows, and a name server's answer could impersonate such a host.
 #[derive(Clone, Debug)]
 pub struct ReservedNames(Arc<NameStore>);
 
 impl ReservedNames {
-    /// The names of this book.
+    /// Creates the reserved names of this book.
     pub fn new(store: Arc<NameStore>) -> Self {
         Self(store)
     }
 
-    /// Whether a host of this name is in the book, as it is now.
+    /// Returns whether a host of this name is in the book now.
     pub fn has(&self, host: &HostName) -> bool {
         self.0.refresh();
         self.0.by_host(host).is_some()
     }
 
-    /// Whether the labels of a host in the book are among these, one after the other: a service of
-    /// it, or its name with a domain behind it that a resolver searches.
+    /// Returns whether `name` contains the labels of a host in the book in sequence: as a service
+    /// of that host, or as its name with a search domain appended.
     pub(crate) fn is_within(&self, name: &str) -> bool {
         self.0.refresh();
         let labels: Vec<&str> = name.split('.').collect();
@@ -53,7 +53,7 @@ impl ReservedNames {
         })
     }
 
-    /// The same ports, by which nothing is sent to these names.
+    /// Wraps `ports` so that nothing is sent to these names.
     pub fn guarding(&self, ports: Arc<dyn DatagramPorts>) -> Arc<dyn DatagramPorts> {
         Arc::new(GuardedPorts {
             names: self.clone(),
@@ -62,7 +62,7 @@ impl ReservedNames {
     }
 }
 
-/// Where no sessions with hosts by name begin: connections to them are refused.
+/// Refuses connections to hosts by name, where no sessions with them begin.
 impl<S> DialByName<S> for ReservedNames {
     fn dial<'a>(
         &'a self,
@@ -102,7 +102,7 @@ impl DatagramPorts for GuardedPorts {
 struct GuardedPort {
     names: ReservedNames,
     port: Box<dyn DatagramPort>,
-    /// Whether names are reserved, for a moment: each is asked for many times.
+    /// Whether names are reserved, cached briefly: each name is asked for many times.
     verdicts: BTreeMap<HostName, bool>,
     hold_until: Instant,
     told: ToldNames,
@@ -145,7 +145,7 @@ impl DatagramPort for GuardedPort {
     }
 }
 
-/// For how long a change of the book may go unnoticed.
+/// Time for which a change of the book may go unnoticed.
 const VERDICTS_HOLD: Duration = Duration::from_secs(1);
 
 /// Names that one port remembers.
@@ -199,7 +199,7 @@ mod tests {
             names.dial(&host.parse().unwrap(), 22, &origin)
         };
         assert!(dial("bob.example.org").is_none());
-        // Also one that becomes known later.
+        // A name that is added later is reserved, too.
         store
             .add(&"bob@example.org".parse().unwrap(), None)
             .unwrap();

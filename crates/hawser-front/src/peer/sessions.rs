@@ -15,21 +15,20 @@ pub trait Sessions: Send + Sync + 'static {
     /// Dials over a session; its streams keep the session for as long as they live.
     type Way: SessionDialer;
 
-    /// The way to the peer with this key, which is at `address`, where a session with it runs;
-    /// begins one where there is none. Never waits.
+    /// Returns the way to the peer with this key at `address`, where a session with it runs; begins
+    /// one where there is none. Never waits.
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
 
-    /// The same whether it runs already or is being made: dialing waits for it.
+    /// Returns the way even while the session is being made: dialing waits for it.
     fn dialer(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way> {
         self.way(peer, address)
     }
 
-    /// A connection came about over one of them.
+    /// Notes that a connection was opened over one of the sessions.
     fn on_opened(&self) {}
 }
 
-/// Sessions with peers, begun when a connection first wants them and closed when none has for a
-/// while.
+/// Sessions with peers: begun on first use, and closed when idle.
 #[derive(Clone)]
 pub struct PeerSessions {
     start: Arc<Start>,
@@ -39,7 +38,7 @@ pub struct PeerSessions {
 type Start = dyn Fn(PublicKey, IpAddr) -> Option<Arc<Client>> + Send + Sync;
 
 impl PeerSessions {
-    /// `start` begins to connect to the peer with a key at an address, where it can.
+    /// `start` begins to connect to the peer with a key at an address, if possible.
     pub fn new(
         start: impl Fn(PublicKey, IpAddr) -> Option<Arc<Client>> + Send + Sync + 'static,
     ) -> Self {
@@ -49,17 +48,17 @@ impl PeerSessions {
         }
     }
 
-    /// The clients, by the keys of the peers.
+    /// Returns the clients, by the keys of the peers.
     pub fn clients(&self) -> BTreeMap<PublicKey, Arc<Client>> {
         self.pool.clients()
     }
 
-    /// Connections that came about over them so far.
+    /// Returns how many connections were opened over sessions so far.
     pub fn opened(&self) -> u64 {
         self.pool.opened()
     }
 
-    /// Ends all of them in order, within `patience`.
+    /// Ends all sessions in order, within `patience`.
     pub async fn close(&self, patience: Duration) {
         self.pool.close(patience).await;
     }

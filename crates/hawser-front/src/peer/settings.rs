@@ -16,7 +16,7 @@ pub struct PeerSettings {
 }
 
 impl PeerSettings {
-    /// The usual ones, with peers that listen on `port`.
+    /// Returns the usual settings, for peers that listen on `port`.
     pub const fn at_port(port: u16) -> Self {
         Self {
             port,

@@ -1,11 +1,11 @@
-//! Servers whose keys their owners vouch for, where the user asks for that.
+//! Servers whose keys are vouched for by their owners, for names that the user selects.
 //!
 //! A name that the user gives is held to its *voucher*, the file that its owner publishes over
 //! HTTPS ([`hawser_net::voucher`]): connections to the ports in it go over a session with a server
-//! that proves one of its keys, or nowhere. Nothing that comes by the way of such a connection
-//! changes that: neither what handshakes say nor another key. While there is no voucher, all
-//! connections to the name are refused. Captured programs connect to addresses: those that they or
-//! this host were told for such a name are held like the name.
+//! that proves one of its keys, or nowhere. Neither handshakes nor other keys on the path of such a
+//! connection change that. Without a voucher, all connections to the name are refused. Captured
+//! applications connect to addresses: an address that they or this host were told for such a name
+//! is held like the name.
 
 mod fetch;
 mod led;
@@ -46,9 +46,9 @@ pub struct VouchedServers {
 
 /// Opens connections to names that are held to their vouchers.
 pub trait DialVouched<S>: Send + Sync {
-    /// Whether a connection is held to a voucher; `None` where its name is not. What comes then
-    /// waits for the voucher where there is none yet, and gives the only way of that connection;
-    /// `None` where the voucher lets it go as ever.
+    /// Returns `None` where the destination is not held to a voucher. Otherwise the future waits
+    /// for a missing voucher and returns the only way of the connection, or `None` where the
+    /// voucher lets it go as usual.
     fn judge<'a>(
         &'a self,
         destination: &'a Destination,
@@ -59,7 +59,7 @@ pub trait DialVouched<S>: Send + Sync {
 struct Keeping(Vec<JoinHandle<()>>);
 
 impl VouchedServers {
-    /// Begins to fetch vouchers, and to fetch each again before it ends.
+    /// Begins to fetch vouchers, and fetches each again before it expires.
     pub fn start(settings: VouchedSettings) -> Self {
         let shared = Arc::new(Shared::new(settings));
         let names = shared.watched();
@@ -71,20 +71,20 @@ impl VouchedServers {
         }
     }
 
-    /// The names, as they are now.
+    /// Returns the names in their current state.
     pub fn names(&self) -> Vec<VouchedName> {
         self.shared.names()
     }
 
-    /// The clients, with the keys of the servers.
+    /// Returns the clients, with the keys of their servers.
     pub fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
         let clients = self.shared.pool.clients().into_iter();
         clients.map(|((_, key), client)| (key, client)).collect()
     }
 
-    /// Whether a program may be told this answer to its question for a name. What the answer says
-    /// of a name that is held is noted first, and waits until connections to these addresses come
-    /// to this process.
+    /// Returns whether an application may be told this answer to its question for a name. First
+    /// records the addresses of a held name in the answer, and waits until connections to them are
+    /// redirected to this process.
     pub(crate) async fn may_tell(&self, query: &[u8], answer: &[u8]) -> bool {
         let Ok(question) = DnsQuestion::decode(query) else {
             return true;
@@ -98,14 +98,14 @@ impl VouchedServers {
         }
         let held = self.hold_told(&watched, &question, answer).await;
         if let Err(reason) = &held {
-            tracing::warn!(%name, reason, "a program is not told where this name leads to: its \
-                connections could go past the name's voucher");
+            tracing::warn!(%name, reason, "withholding the answer for this name: connections could \
+                bypass its voucher");
         }
         held.is_ok()
     }
 
-    /// Has connections come to this process to what an answer says of a name; else says why not
-    /// all of them do.
+    /// Redirects connections to the addresses in an answer to this process. The error says why not
+    /// all of them are redirected.
     async fn hold_told(
         &self,
         watched: &Arc<Watched>,
@@ -122,7 +122,7 @@ impl VouchedServers {
             let has_none = answer.addresses.is_empty();
             return has_none
                 .then_some(())
-                .ok_or_else(|| "nobody asked for addresses".to_owned());
+                .ok_or_else(|| "the question was not for addresses".to_owned());
         }
         let led = &self.shared.led;
         let version = led.note(watched, &answer.addresses);
@@ -130,15 +130,15 @@ impl VouchedServers {
         let is_turned = led.is_turned(version).await;
         is_turned
             .then_some(())
-            .ok_or_else(|| "the kernel does not turn them yet".to_owned())
+            .ok_or_else(|| "the kernel does not redirect them yet".to_owned())
     }
 
-    /// Addresses of this machine's name servers, which are held to nothing whoever leads there.
+    /// Sets the addresses of this machine's name servers, which are never held.
     pub(crate) fn set_name_servers(&self, servers: BTreeSet<IpAddr>) {
         self.shared.led.set_name_servers(servers);
     }
 
-    /// Whether what goes to this address and port is held: it goes by this process or nowhere.
+    /// Returns whether connections to this address and port go through this process or nowhere.
     pub fn holds(&self, to: SocketAddr, origin: &Origin) -> bool {
         let (shared, to) = (&self.shared, Destination::from(to));
         !shared.is_all_by_gateway()
@@ -146,7 +146,7 @@ impl VouchedServers {
             && may_use_all_links(&shared.rules.borrow(), &to, origin)
     }
 
-    /// Connections that came about over sessions so far.
+    /// Returns how many connections were opened over sessions so far.
     pub fn opened(&self) -> u64 {
         self.shared.pool.opened()
     }
@@ -165,7 +165,7 @@ impl DialVouched<Bonded> for VouchedServers {
     ) -> Option<BoxFuture<'a, Option<VouchedWay<'a, Bonded>>>> {
         let shared = &self.shared;
         let held = shared.held(destination)?;
-        // The user's own word.
+        // The user's own rule has precedence.
         if !may_use_all_links(&shared.rules.borrow(), destination, origin) {
             return None;
         }

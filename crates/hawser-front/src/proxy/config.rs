@@ -8,25 +8,25 @@ use crate::relay::RelayOptions;
 /// Settings of a proxy port.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Listen on an address that others can reach.
+    /// Allow an address that other machines can reach.
     pub allow_lan: bool,
-    /// What every client has to say; `None` to ask for nothing. SOCKS4 is refused with it, since
-    /// it has no password.
+    /// User name and password that every client must send; `None`: none are asked for. With
+    /// credentials SOCKS4 is refused, since it has no password.
     pub credentials: Option<Arc<Credentials>>,
-    /// Connections at the same time; more are closed at once.
+    /// Connections at the same time; further ones are closed at once.
     pub max_connections: usize,
-    /// Ports for datagrams at the same time; more are refused.
+    /// UDP associations at the same time; further ones are refused.
     pub max_associations: usize,
-    /// From accepting a connection, or the first byte of a later request on it, to the last byte of
-    /// the request's header.
+    /// Time from accepting a connection, or from the first byte of a later request on it, to the
+    /// last byte of the request's header.
     pub handshake_timeout: Duration,
-    /// For a dial, in case the dialer never ends it.
+    /// Timeout for a dial, in case the dialer has none.
     pub dial_timeout: Duration,
     /// How long an HTTP connection may wait for its next request.
     pub keep_alive_timeout: Duration,
-    /// How long a relay may stand still.
+    /// How long a relay may be idle.
     pub relay: RelayOptions,
 }
 
@@ -50,7 +50,7 @@ impl Default for ProxyConfig {
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080));
 /// Well under the descriptors that a service usually gets, at two for each connection.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 4096;
-/// Each has a descriptor for itself and one for each link in use.
+/// Each association has a descriptor for itself and one for each link in use.
 pub const DEFAULT_MAX_ASSOCIATIONS: usize = 512;
 
 const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -11,16 +11,16 @@ use super::config::ProxyConfig;
 use super::guesses::Guesses;
 use super::intake::Fault;
 use super::stats::ProxyCounters;
-use crate::connection::{Asker, Origin, nobody};
+use crate::connection::{Asker, Origin, unknown};
 use crate::datagram::DatagramPorts;
 use crate::destination::Destination;
 use crate::relay::{Side, relay};
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
-/// State that a connection shares with the others of its port, and the program that made it.
+/// State that all connections of a port share, and the program that made this connection.
 pub(crate) struct Context<D> {
     pub(super) dialer: Arc<D>,
-    /// Opens ports for datagrams; `None` where datagrams are not carried.
+    /// Opens ports for datagrams; `None` if datagrams are not supported.
     pub(super) datagrams: Option<Arc<dyn DatagramPorts>>,
     pub(super) counters: Arc<ProxyCounters>,
     pub(super) config: ProxyConfig,
@@ -37,7 +37,7 @@ impl<D> Context<D> {
             datagrams: None,
             counters: Arc::default(),
             config,
-            asker: nobody(),
+            asker: unknown(),
             elsewhere: None,
             guesses: Arc::default(),
         }
@@ -47,7 +47,7 @@ impl<D> Context<D> {
         Arc::clone(&self.counters)
     }
 
-    /// Returns the context of a connection that `asker` has made.
+    /// Returns the context of a connection made by `asker`.
     pub(crate) fn of(&self, asker: Asker) -> Self {
         Self {
             dialer: Arc::clone(&self.dialer),
@@ -60,7 +60,7 @@ impl<D> Context<D> {
         }
     }
 
-    /// Says between which ends the connection is.
+    /// Sets the ends of the connection.
     pub(super) fn between(self, ends: Ends) -> Self {
         Self {
             elsewhere: ends.is_from_elsewhere().then(|| ends.peer.ip()),
@@ -68,11 +68,11 @@ impl<D> Context<D> {
         }
     }
 
-    /// Tells whether what the program has said is the right password: `check` says so. One on
-    /// another machine that has said too many wrong ones has to wait before any is right.
+    /// Tells whether the program's password is right, by calling `check`. After too many wrong
+    /// passwords from another machine, every password from there is refused for a time.
     ///
-    /// Programs on this machine may guess as fast as they like: what the password protects is
-    /// theirs already, and a program with an old one would shut others out.
+    /// Programs on this machine may guess without limit: the password protects nothing from them,
+    /// and a program with an outdated password would lock out the others.
     pub(super) fn admits(&self, check: impl FnOnce() -> bool) -> bool {
         let Some(asker) = self.elsewhere else {
             return check();
@@ -80,7 +80,7 @@ impl<D> Context<D> {
         let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if !guesses.admits(now, asker) {
-            debug!(%asker, "too many wrong passwords: no other is looked at for ten seconds");
+            debug!(%asker, "too many wrong passwords, refusing all for ten seconds");
             return false;
         }
         let is_right = check();
@@ -96,7 +96,7 @@ impl<D> Context<D> {
             let counters = &self.counters;
             let before = counters.unknown_askers.fetch_add(1, Ordering::Relaxed);
             if counters.refusals.is_due() {
-                warn!(%error, so_far = before + 1, "a connection is refused");
+                warn!(%error, so_far = before + 1, "refusing a connection: its program is unknown");
             }
             DialError::TimedOut
         })?;
@@ -134,13 +134,13 @@ impl<D: Dialer> Context<D> {
 pub(super) struct Ends {
     /// The address that the client has connected to.
     pub(super) own: SocketAddr,
-    /// The client's.
+    /// The client's address.
     pub(super) peer: SocketAddr,
 }
 
 impl Ends {
-    /// Whether the client runs on another machine. One here that connects to an address of this
-    /// machine comes from loopback or from that address, and no other machine completes a
+    /// Tells whether the client runs on another machine. A client on this machine that connects to
+    /// one of its addresses comes from loopback or from that address. No other machine completes a
     /// handshake from either.
     pub(super) fn is_from_elsewhere(self) -> bool {
         let (own, peer) = (self.own.ip().to_canonical(), self.peer.ip().to_canonical());
@@ -148,8 +148,8 @@ impl Ends {
     }
 }
 
-/// Ends a connection so that the client gets what was written last: closing a socket with unread
-/// bytes would make the kernel send RST, which overtakes it.
+/// Closes a connection so that the client gets the last bytes written: closing a socket with unread
+/// bytes would make the kernel send RST, which overtakes them.
 pub(super) async fn close_gently<C: ByteStream>(client: &mut C) {
     let drain = async {
         client.shutdown().await?;
@@ -163,7 +163,7 @@ pub(super) async fn close_gently<C: ByteStream>(client: &mut C) {
         }
         std::io::Result::Ok(())
     };
-    // Whatever goes wrong here, the connection is over.
+    // Errors do not matter: the connection is over.
     let _ = timeout(DRAIN_TIMEOUT, drain).await;
 }
 
@@ -177,7 +177,7 @@ pub(super) async fn in_time<T>(
         .unwrap_or(Err(Fault::TooSlow))
 }
 
-/// A client's stream that is reset when its task is dropped at a moment when a plain end would look
+/// A client's stream. It is reset if its task is dropped at a moment when a plain end would look
 /// like the end of a message.
 pub(crate) struct Guarded<C: ByteStream> {
     stream: Option<C>,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_rule_may_forbid_is_refused_while_nobody_knows_who_asks() {
+    async fn a_connection_is_refused_while_its_program_is_unknown_and_rules_need_it() {
         let context = Context::new(Arc::new(Unused), ProxyConfig::default());
         let (who, _asked) = silent(1);
         let who = who.needed_while(|| true);

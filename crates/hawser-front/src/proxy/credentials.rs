@@ -18,7 +18,7 @@ impl Credentials {
     /// SOCKS5 allows, and no control characters; the first colon ends the name.
     ///
     /// # Errors
-    /// What is wrong with it, without any of it.
+    /// The fault in the line, without any part of the line.
     pub fn parse(text: &str) -> Result<Self, CredentialsError> {
         let line = text.strip_suffix('\n').unwrap_or(text);
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -46,7 +46,7 @@ impl Credentials {
         }
     }
 
-    /// Tells whether the value of `Proxy-Authorization` has them in the scheme Basic.
+    /// Checks the value of `Proxy-Authorization`, in the scheme Basic.
     ///
     /// Source: RFC 7617 §2.
     pub(super) fn admits_basic(&self, value: &[u8]) -> bool {
@@ -67,7 +67,7 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Nothing of either.
+    /// Shows neither of them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
     }
@@ -77,10 +77,10 @@ impl fmt::Debug for Credentials {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
-    /// There is no colon in it.
+    /// The line has no colon.
     #[error("expected one line USER:PASSWORD")]
     Colon,
-    /// It has control characters, or more than one line.
+    /// The text has control characters, or more than one line.
     #[error("expected one line USER:PASSWORD without control characters")]
     Characters,
     /// A part is empty or longer than SOCKS5 allows.
@@ -88,7 +88,7 @@ pub enum CredentialsError {
     Length,
 }
 
-/// At most 255 bytes behind their number, with zeros after them, so that all have one length.
+/// At most 255 bytes, with their number before and zeros after them, so that all have one length.
 struct Padded(Zeroizing<[u8; 256]>);
 
 impl Padded {

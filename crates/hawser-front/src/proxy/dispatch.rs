@@ -1,4 +1,4 @@
-//! Finds out which protocol a connection speaks, and has it served.
+//! Detects the protocol of a connection, and calls its server.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use super::socks_server::Begun;
 use super::{http_server, socks_server};
 use crate::transport::{ByteStream, Dialer};
 
-/// Serves one connection and counts how that went.
+/// Serves one connection and counts the result.
 pub(super) async fn serve<C: ByteStream, D: Dialer>(client: C, ends: Ends, context: &Context<D>) {
     let deadline = Instant::now() + context.config.handshake_timeout;
     let counters = &context.counters;

@@ -23,18 +23,18 @@ pub(super) struct Upstream<S> {
     pub(super) destination: Destination,
 }
 
-/// What the connections can be used for after a response.
+/// How the connections can be used after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// The client's next request may come.
+    /// The client may send its next request.
     pub(super) client_reusable: bool,
-    /// The next request may be sent.
+    /// The next request may be sent to the server.
     pub(super) upstream_reusable: bool,
-    /// Both belong to another protocol now.
+    /// Both connections belong to another protocol now.
     pub(super) is_upgraded: bool,
 }
 
-/// What an exchange needs to know of its port.
+/// State and settings of the port that an exchange needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExchangeContext<'a> {
     pub(super) bytes: &'a RelayCounters,
@@ -42,7 +42,7 @@ pub(super) struct ExchangeContext<'a> {
     pub(super) half_closed_timeout: Option<Duration>,
 }
 
-/// What the two directions of an exchange know of each other.
+/// State that the two directions of an exchange share.
 #[derive(Debug, Default)]
 struct Progress {
     /// The whole request has been sent.
@@ -112,7 +112,7 @@ pub(super) async fn exchange<C: ByteStream, S: ByteStream>(
                 PumpFault::Malformed(reason) => {
                     return Err(Failure::Client(Fault::Malformed(reason)));
                 }
-                // The server may have said why before it stopped listening.
+                // The server may have sent an error response before it stopped reading.
                 PumpFault::Writer => is_uploading = false,
             },
         }
@@ -139,9 +139,9 @@ where
     pump(client, intake, server, body, Chunks::Kept, count).await
 }
 
-/// Notices that a client which waits for its response has aborted. What it sends meanwhile is its
-/// next request. An end of file may only be the end of its requests, or all that is ever seen of a
-/// client that has given up: then a server that stays silent is waited for `patience` long.
+/// Detects that a client aborts while it waits for its response. Bytes that it sends meanwhile are
+/// its next request. An end of file may be the end of its requests, or the only sign of a client
+/// that has given up: then a silent server is waited for only for `patience`.
 async fn watch<R: AsyncRead + Unpin>(
     client: &mut R,
     intake: &mut Intake,
@@ -154,7 +154,7 @@ async fn watch<R: AsyncRead + Unpin>(
                 let Some(patience) = patience else { break };
                 sleep(patience).await;
                 if progress.is_answered.load(Ordering::Relaxed) {
-                    // Writing will tell whether the client is still there.
+                    // Writing will show whether the client is still there.
                     break;
                 }
                 return Err(PumpFault::Reader(ResetCode::IdleTimeout));
@@ -193,7 +193,7 @@ where
         Framing::Chunked => chunks == Chunks::Removed,
         Framing::None | Framing::Length(_) => false,
     };
-    // What is left of a request that was answered early cannot be told from the next request.
+    // After an early answer, the rest of the request cannot be told from the next request.
     let client_reusable = head.persistent && is_sent && !until_close;
     let header = response.forward(!client_reusable, chunks == Chunks::Kept);
     client
@@ -215,7 +215,7 @@ where
     }
 }
 
-/// Reads up to the header of the final response and forwards interim ones.
+/// Reads the header of the final response and forwards interim ones.
 async fn final_response<R, W>(
     server: &mut R,
     intake: &mut Intake,
@@ -247,7 +247,7 @@ where
     }
 }
 
-/// True if what delimits chunks is forwarded with them.
+/// Whether the delimiters of chunks are forwarded with their content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunks {
     Kept,
@@ -296,7 +296,7 @@ where
     }
 }
 
-/// How many bytes to leave out, and how many after them to forward; not both 0.
+/// Returns how many bytes to skip, and how many to forward after them; not both 0.
 fn next_run(body: &mut Body, bytes: &[u8], chunks: Chunks) -> Result<(usize, usize), PumpFault> {
     let mut forwarded = 0;
     while let Some(rest @ [_, ..]) = bytes.get(forwarded..) {
@@ -304,7 +304,7 @@ fn next_run(body: &mut Body, bytes: &[u8], chunks: Chunks) -> Result<(usize, usi
             Run::End => break,
             Run::Content(length) => forwarded += length,
             Run::Delimiter(length) if chunks == Chunks::Kept => forwarded += length,
-            // Content before it would have been a run by itself.
+            // Content before the delimiter would have been a run by itself.
             Run::Delimiter(length) => return Ok((length, 0)),
         }
         if chunks == Chunks::Removed {

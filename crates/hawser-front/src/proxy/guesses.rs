@@ -1,4 +1,4 @@
-//! How often an asker on another machine may say a wrong password.
+//! Limits wrong passwords of clients on other machines.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,30 +6,30 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Wrong passwords of askers on other machines.
+/// Wrong passwords of clients on other machines.
 ///
-/// Each IPv4 address and each IPv6 /64 has ten guesses, and gets one back every ten seconds. While
-/// it has none, everything that it says counts as wrong, the right password too: otherwise one that
+/// Each IPv4 address and each IPv6 /64 has ten guesses, and gets one back every ten seconds.
+/// Without a guess left, every password counts as wrong, the right one too: otherwise a client that
 /// guesses fast would still learn it. Other addresses are not affected.
 #[derive(Debug, Default)]
 pub(super) struct Guesses(BTreeMap<IpAddr, Guesser>);
 
 #[derive(Clone, Copy, Debug)]
 struct Guesser {
-    /// Wrong guesses that are not forgiven yet.
+    /// Wrong guesses that have not expired yet.
     wrong: u32,
-    /// The time up to which guesses were forgiven.
+    /// The time up to which guesses have expired.
     forgiven: Instant,
 }
 
 impl Guesses {
-    /// Tells whether `asker` may say a password now.
+    /// Tells whether `asker` may try a password now.
     pub(super) fn admits(&mut self, now: Instant, asker: IpAddr) -> bool {
         let guesser = self.0.get_mut(&customer(asker));
         guesser.is_none_or(|guesser| guesser.forgive(now) < ALLOWED)
     }
 
-    /// Notes that `asker` has said a wrong one.
+    /// Notes that `asker` has sent a wrong password.
     pub(super) fn on_wrong(&mut self, now: Instant, asker: IpAddr) {
         let asker = customer(asker);
         if !self.0.contains_key(&asker) {
@@ -42,7 +42,7 @@ impl Guesses {
         guesser.wrong = (guesser.forgive(now) + 1).min(ALLOWED);
     }
 
-    /// Forgets those who have nothing to be forgiven; in a full table also whoever has the least.
+    /// Evicts entries without unexpired guesses; in a full table also the one with the fewest.
     fn make_room(&mut self, now: Instant) {
         if self.0.len() < MAX_GUESSERS {
             return;
@@ -58,7 +58,7 @@ impl Guesses {
 }
 
 impl Guesser {
-    /// Forgives a guess for each ten seconds that have passed. Returns what is left.
+    /// Expires one guess for every ten seconds that have passed. Returns the number left.
     fn forgive(&mut self, now: Instant) -> u32 {
         let passed = now.saturating_duration_since(self.forgiven);
         let turns = u32::try_from(passed.as_secs() / FORGIVE_EVERY.as_secs()).unwrap_or(u32::MAX);
@@ -68,7 +68,7 @@ impl Guesser {
     }
 }
 
-/// What one customer of a provider has: an IPv4 address, or an IPv6 /64.
+/// Returns the range that one customer of a provider has: an IPv4 address, or an IPv6 /64.
 fn customer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -79,7 +79,7 @@ fn customer(address: IpAddr) -> IpAddr {
 /// Wrong guesses at once.
 const ALLOWED: u32 = 10;
 const FORGIVE_EVERY: Duration = Duration::from_secs(10);
-/// Each takes some 100 bytes.
+/// Each entry takes some 100 bytes.
 const MAX_GUESSERS: usize = 4096;
 
 #[cfg(test)]

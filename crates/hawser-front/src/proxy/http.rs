@@ -1,4 +1,4 @@
-//! HTTP/1 as bytes: what a proxy must read and rewrite (RFC 9110, RFC 9112).
+//! HTTP/1 as bytes: parsers and writers for a proxy (RFC 9110, RFC 9112).
 
 mod body;
 mod fields;

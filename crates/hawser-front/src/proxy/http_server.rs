@@ -57,12 +57,12 @@ pub(super) async fn serve<C: ByteStream, D: Dialer>(
 struct HttpServer<'a, C: ByteStream, D: Dialer> {
     client: Guarded<C>,
     intake: Intake,
-    /// The connection of the last request, if it can be used again.
+    /// The connection to the server of the last request, if it can be used again.
     upstream: Option<Upstream<D::Stream>>,
     context: &'a Context<D>,
 }
 
-/// What follows a request.
+/// The next step after a request.
 enum Next {
     Request,
     Close,
@@ -70,8 +70,8 @@ enum Next {
 }
 
 impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
-    /// The next request; `None` when the client has no more. `deadline` is given for the first one
-    /// on a connection; others may be a long time coming.
+    /// Reads the next request; `None` when the client sends no more. `deadline` is given for the
+    /// first request on a connection; later requests may take long to begin.
     async fn next_request(
         &mut self,
         deadline: Option<Instant>,
@@ -108,7 +108,7 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
         }
     }
 
-    /// Refuses a request without the user name and the password that this port asks for.
+    /// Refuses a request that lacks the user name and the password of this port.
     async fn admit(&mut self, head: &RequestHead) -> Result<(), Fault> {
         let Some(credentials) = &self.context.config.credentials else {
             return Ok(());
@@ -121,7 +121,7 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
         let text = "this proxy asks for a user name and a password";
         self.answer_last(&response(407, "", text, head.is_head(), true))
             .await;
-        // Many clients say nothing before they are asked.
+        // Many clients send no credentials before they are asked.
         Err(match said {
             Some(_) => Fault::Malformed(Malformed::Password),
             None => Fault::Gone,
@@ -182,7 +182,7 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
             };
             match self.exchange(head, upstream).await {
                 Ok(outcome) => return Ok(next_after(outcome)),
-                // The server closed an idle connection just when it was to be used again.
+                // The server closed an idle connection just before it was used again.
                 Err(Failure::NoResponse) if is_reused => {}
                 Err(failure) => return self.fail(failure, head).await,
             }
@@ -213,9 +213,9 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
         result
     }
 
-    /// The last connection, if this request may go over it. One that cannot be repeated does not:
-    /// the server may be closing the connection at this moment, and then nobody knows whether it
-    /// has acted on the request.
+    /// Returns the last connection, if this request may use it. A request that cannot be repeated
+    /// must not: if the server is just closing the connection, the client cannot know whether the
+    /// server has acted on the request.
     async fn reusable_upstream(
         &mut self,
         head: &RequestHead,
@@ -234,7 +234,7 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
         destination: &Destination,
         head: &RequestHead,
     ) -> Result<Next, Fault> {
-        // With a body on its way, the next request could not be found.
+        // With a request body in flight, the next request could not be found.
         let close = !head.persistent || head.framing != Framing::None;
         let answer = dial_error_response(error, destination, head, close);
         self.answer(&answer).await?;
@@ -302,8 +302,8 @@ fn next_after(outcome: Outcome) -> Next {
     }
 }
 
-/// True if an idle connection is still open: neither ended, nor broken, nor sending bytes that no
-/// request asked for.
+/// True if an idle connection is still open: neither ended, nor failed, nor sending unrequested
+/// bytes.
 async fn is_quiet<S: ByteStream>(stream: &mut S) -> bool {
     std::future::poll_fn(|cx| {
         let mut byte = [0];
@@ -329,7 +329,7 @@ fn dial_error_response(
     head: &RequestHead,
     close: bool,
 ) -> Vec<u8> {
-    // The kinds are those of RFC 9209 §2.3.
+    // The error types are those of RFC 9209 §2.3.
     let (status, kind) = match error {
         DialError::RefusedByPolicy => (403, "destination_ip_prohibited"),
         DialError::TimedOut => (504, "connection_timeout"),
@@ -352,7 +352,7 @@ fn dial_error_response(
     response(status, kind, &text, head.is_head(), close)
 }
 
-/// What a user can do about it.
+/// Returns advice for the user.
 fn remedy(error: DialError) -> Option<&'static str> {
     match error {
         DialError::RefusedByPolicy => Some(
@@ -366,7 +366,7 @@ fn remedy(error: DialError) -> Option<&'static str> {
     }
 }
 
-/// A response of the proxy itself with one line of text.
+/// Builds a response of the proxy itself with one line of text.
 fn response(status: u16, kind: &str, text: &str, to_head: bool, close: bool) -> Vec<u8> {
     let reason = match status {
         200 => "OK",

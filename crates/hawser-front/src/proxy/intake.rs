@@ -1,4 +1,4 @@
-//! Bytes that have been read and not yet been used.
+//! Bytes that have been read and not yet consumed.
 
 use std::io;
 
@@ -38,14 +38,14 @@ impl Intake {
         self.bytes
     }
 
-    /// Gives back the memory of an empty buffer.
+    /// Frees the memory of an empty buffer.
     pub(super) fn rest(&mut self) {
         if self.is_empty() {
             *self = Self::default();
         }
     }
 
-    /// Reads once; 0 is the end. Nothing is lost when the future is dropped.
+    /// Reads once; 0 is the end. No bytes are lost when the future is dropped.
     pub(super) async fn fill<R: AsyncRead + Unpin>(&mut self, reader: &mut R) -> io::Result<usize> {
         self.bytes.drain(..self.start);
         self.start = 0;
@@ -58,7 +58,7 @@ impl Intake {
         Ok(read)
     }
 
-    /// Reads until `parse` has a whole message, and consumes it.
+    /// Reads until `parse` returns a complete message, and consumes it.
     pub(super) async fn read_message<R, T>(
         &mut self,
         reader: &mut R,

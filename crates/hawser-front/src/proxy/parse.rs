@@ -1,18 +1,18 @@
 use serde::{Deserialize, Serialize};
 
-/// What a parser makes of the bytes that have come so far.
+/// Result of parsing the bytes received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parse<T> {
     /// More bytes are needed.
     Incomplete,
-    /// A whole message.
+    /// A complete message.
     Parsed {
-        /// What it says.
+        /// The parsed message.
         value: T,
-        /// Its length in bytes; what follows belongs to what comes next.
+        /// Length of the message in bytes; further bytes belong to the next message.
         consumed: usize,
     },
-    /// No further byte can make this right.
+    /// Wrong whatever bytes may follow.
     Malformed(Malformed),
 }
 
@@ -49,7 +49,7 @@ pub enum Malformed {
     /// A user name or a password that is not the port's.
     #[error("wrong user name or password")]
     Password,
-    /// SOCKS: BIND, an unknown command, or UDP ASSOCIATE where datagrams are not carried.
+    /// SOCKS: BIND, an unknown command, or UDP ASSOCIATE if datagrams are not supported.
     #[error("command not supported")]
     Command,
     /// SOCKS5: an unknown type of address.
@@ -58,10 +58,10 @@ pub enum Malformed {
     /// Not a host name or address.
     #[error("not a host name or address")]
     Host,
-    /// SOCKS5: a datagram that is only a part of one.
+    /// SOCKS5: a fragment of a datagram.
     #[error("fragmented datagram")]
     Fragment,
-    /// SOCKS4: the user id does not end in time.
+    /// SOCKS4: the user id is too long.
     #[error("user id too long")]
     UserId,
     /// HTTP: the header block is larger or has more fields than allowed.

@@ -14,7 +14,7 @@ use super::config::ProxyConfig;
 use super::context::{Context, Ends};
 use super::dispatch::serve;
 use super::stats::{ProxyCounters, ProxyStats};
-use crate::connection::{Who, nobody};
+use crate::connection::{Who, unknown};
 use crate::datagram::DatagramPorts;
 use crate::tally::Present;
 use crate::transport::Dialer;
@@ -31,8 +31,8 @@ impl<D: Dialer> ProxyServer<D> {
     /// Listens on `config.listen`.
     ///
     /// # Errors
-    /// When the address is not this machine's own loopback and that was not asked for, or when the
-    /// system refuses to listen there.
+    /// When the address is not loopback and `config.allow_lan` is off, or when the system refuses
+    /// to listen there.
     pub async fn bind(config: ProxyConfig, dialer: Arc<D>) -> Result<Self, ProxyError> {
         let address = config.listen;
         check_address(address, config.allow_lan)?;
@@ -64,21 +64,21 @@ impl<D: Dialer> ProxyServer<D> {
         })
     }
 
-    /// Tells the dialer which programs ask, as `who` finds out.
+    /// Tells the dialer which program asks for each connection, as `who` finds out.
     #[must_use]
     pub fn asking(self, who: Who) -> Self {
         let who = Some(who);
         Self { who, ..self }
     }
 
-    /// Carries datagrams too, for clients that ask by SOCKS5.
+    /// Also supports datagrams, for clients that ask by SOCKS5.
     #[must_use]
     pub fn with_datagrams(mut self, ports: Arc<dyn DatagramPorts>) -> Self {
         self.context.datagrams = Some(ports);
         self
     }
 
-    /// The address that it listens on, with the real port where 0 was asked for.
+    /// The listening address, with the real port if port 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -93,13 +93,13 @@ impl<D: Dialer> ProxyServer<D> {
         self.context.counters.snapshot()
     }
 
-    /// Serves until `shutdown` is ready; then resets what is still open.
+    /// Serves until `shutdown` is ready; then resets open connections.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         self.run_down(shutdown, std::future::ready(())).await;
     }
 
-    /// Accepts connections until `closing` is ready, and serves those until `shutdown` is; then
-    /// resets what is still open.
+    /// Accepts connections until `closing` is ready, and serves them until `shutdown` is ready;
+    /// then resets open connections.
     pub async fn run_down(
         self,
         closing: impl Future<Output = ()>,
@@ -112,7 +112,7 @@ impl<D: Dialer> ProxyServer<D> {
             let own = client.local_addr();
             let asker = match (&self.who, &own) {
                 (Some(who), Ok(own)) => who.ask(peer, *own),
-                _ => nobody(),
+                _ => unknown(),
             };
             let context = self.context.of(asker);
             async move {
@@ -124,7 +124,7 @@ impl<D: Dialer> ProxyServer<D> {
             }
         };
         let mut connections = accept_until(&self.listener, &self.context, serve, closing).await;
-        // Else another process would get no connection that comes while both have it.
+        // Dropped now, else another process with this port would miss connections.
         drop(self.listener);
         debug!(address = %self.address, "proxy port closed");
         let ended = async { while connections.join_next().await.is_some() {} };
@@ -136,7 +136,7 @@ impl<D: Dialer> ProxyServer<D> {
     }
 }
 
-/// Serves what comes in by `listener` until `shutdown` is ready; then ends all of it.
+/// Serves connections of `listener` until `shutdown` is ready; then ends all of them.
 pub(crate) async fn accept_all<D, F: Future<Output = ()> + Send + 'static>(
     listener: &TcpListener,
     context: &Context<D>,
@@ -147,7 +147,7 @@ pub(crate) async fn accept_all<D, F: Future<Output = ()> + Send + 'static>(
     connections.shutdown().await;
 }
 
-/// Serves what comes in by `listener` until `closing` is ready; returns what is open then.
+/// Serves connections of `listener` until `closing` is ready; returns those that are open then.
 async fn accept_until<D, F: Future<Output = ()> + Send + 'static>(
     listener: &TcpListener,
     context: &Context<D>,
@@ -162,7 +162,7 @@ async fn accept_until<D, F: Future<Output = ()> + Send + 'static>(
             () = &mut closing => return connections,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
-                    warn!(%error, "a connection's task failed");
+                    warn!(%error, "connection task failed");
                 }
             }
             accepted = listener.accept() => match accepted {
@@ -217,7 +217,7 @@ pub enum ProxyError {
     Listen {
         /// The address that was asked for.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -42,14 +42,14 @@ pub fn parse_request(bytes: &[u8]) -> Parse<Destination> {
     }
 }
 
-/// The answer to a request. The protocol knows success and one general failure; its other codes
-/// are about identification.
+/// Returns the answer to a request. The protocol has success and one general failure; its other
+/// codes are about identification.
 pub const fn reply(granted: bool) -> [u8; 8] {
     let code = if granted { 0x5a } else { 0x5b };
     [0, code, 0, 0, 0, 0, 0, 0]
 }
 
-/// The bytes before a zero; `too_long` when there is none among the first `max + 1`.
+/// Returns the bytes before a zero; fails with `too_long` without a zero in the first `max + 1`.
 fn terminated(bytes: &[u8], max: usize, too_long: Malformed) -> Parse<&[u8]> {
     match bytes.iter().take(max + 1).position(|&byte| byte == 0) {
         Some(length) => Parse::Parsed {

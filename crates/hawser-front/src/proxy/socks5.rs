@@ -7,10 +7,10 @@ use super::parse::{Malformed, Parse};
 use crate::destination::{Destination, Host};
 use crate::transport::DialError;
 
-/// How clients say who they are.
+/// How clients authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// They do not.
+    /// Not at all.
     None,
     /// By user name and password.
     Password,
@@ -24,7 +24,7 @@ impl Method {
         }
     }
 
-    /// The answer to a greeting that offers it.
+    /// Returns the answer to a greeting that offers this method.
     pub const fn accepted(self) -> [u8; 2] {
         [VERSION, self.code()]
     }
@@ -51,7 +51,7 @@ pub fn parse_greeting(bytes: &[u8], wanted: Method) -> Parse<()> {
     }
 }
 
-/// Reads who the client says it is, `1, length, user name, length, password`, and tells whether
+/// Reads the client's login, `1, length, user name, length, password`, and tells whether
 /// `credentials` admit it.
 ///
 /// Source: RFC 1929 §2.
@@ -75,24 +75,24 @@ pub fn parse_login(bytes: &[u8], credentials: &Credentials) -> Parse<bool> {
     }
 }
 
-/// The bytes behind their number, and what follows.
+/// Splits off bytes that stand behind their number; returns them and the rest.
 fn take_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(length))
 }
 
-/// The answer to a login.
+/// Returns the answer to a login.
 pub const fn login_reply(admitted: bool) -> [u8; 2] {
     [LOGIN_VERSION, if admitted { 0 } else { 1 }]
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A connection to a destination.
     Connect(Destination),
-    /// A port for datagrams. The address is the one that the client is going to send them from;
-    /// unspecified, or its port 0, where it does not know.
+    /// A port for datagrams. The address is the one that the client will send from; it is
+    /// unspecified, or its port is 0, if the client does not know.
     Associate(Destination),
 }
 
@@ -104,8 +104,8 @@ pub fn parse_request(bytes: &[u8]) -> Parse<Request> {
     let Some((&[_, command, _, kind], rest)) = bytes.split_first_chunk() else {
         return Parse::Incomplete;
     };
-    // The address decides how long the request is, but a command that is not served is refused
-    // without it.
+    // The address type decides the length of the request, but an unsupported command is refused
+    // without reading it.
     let request = match command {
         COMMAND_CONNECT => Request::Connect,
         COMMAND_ASSOCIATE => Request::Associate,
@@ -125,8 +125,8 @@ pub fn parse_request(bytes: &[u8]) -> Parse<Request> {
 /// the payload, which goes to that address.
 ///
 /// # Errors
-/// [`Malformed::Fragment`] for every datagram that is part of one, which proxies may refuse;
-/// [`Malformed::Truncated`] where the header does not end.
+/// [`Malformed::Fragment`] for every fragment of a datagram, which proxies may refuse;
+/// [`Malformed::Truncated`] if the header is incomplete.
 pub fn parse_datagram(bytes: &[u8]) -> Result<(Destination, &[u8]), Malformed> {
     let Some((&[_, _, fragment, kind], rest)) = bytes.split_first_chunk() else {
         return Err(Malformed::Truncated);
@@ -141,8 +141,8 @@ pub fn parse_datagram(bytes: &[u8]) -> Result<(Destination, &[u8]), Malformed> {
     }
 }
 
-/// Writes the header of a datagram from `source` to the client before the payload, so that it ends
-/// where the payload begins. Gives its length.
+/// Writes the header of a datagram from `source` to the client at the end of `room`, directly
+/// before the payload. Returns its length.
 pub fn put_datagram_header(source: SocketAddr, room: &mut [u8; MAX_DATAGRAM_HEADER]) -> usize {
     let mut header = vec![0, 0, 0];
     put_address(source, &mut header);
@@ -206,8 +206,8 @@ fn put_address(address: SocketAddr, out: &mut Vec<u8>) {
 /// The answer to a greeting without an acceptable method.
 pub const METHOD_REFUSED: [u8; 2] = [VERSION, 0xff];
 
-/// The answer to a request. The bound address is left empty: it is known only at the far end, and
-/// for CONNECT no client needs it.
+/// Returns the answer to a request. The bound address is left empty: it is known only at the far
+/// end, and no client needs it for CONNECT.
 pub fn reply(result: Result<(), Failure>) -> [u8; 10] {
     let code = match result {
         Ok(()) => 0,
@@ -219,7 +219,7 @@ pub fn reply(result: Result<(), Failure>) -> [u8; 10] {
     [VERSION, code, 0, TYPE_IPV4, 0, 0, 0, 0, 0, 0]
 }
 
-/// The answer to a request for a port for datagrams: where they are to be sent.
+/// Returns the answer to a request for a port for datagrams: the address that the client sends to.
 pub fn associated(port: SocketAddr) -> Vec<u8> {
     let mut reply = vec![VERSION, 0, 0];
     put_address(port, &mut reply);
@@ -241,7 +241,7 @@ const fn dial_reply(error: DialError) -> u8 {
         DialError::NetworkUnreachable => 3,
         DialError::HostUnreachable | DialError::NameNotFound => 4,
         DialError::ConnectionRefused => 5,
-        // "TTL expired", which is what other proxies use for it.
+        // "TTL expired", as other proxies use it.
         DialError::TimedOut => 6,
         DialError::GatewayUnavailable
         | DialError::LimitReached

@@ -12,7 +12,7 @@ use super::{socks4, socks5};
 use crate::relay::Side;
 use crate::transport::{ByteStream, Dialer, ResetCode};
 
-/// A connection of which the first bytes were read.
+/// A connection whose first bytes were read.
 pub(super) struct Begun<C> {
     pub(super) client: C,
     pub(super) intake: Intake,
@@ -58,7 +58,7 @@ pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
     }
 }
 
-/// Agrees on how the client says who it is, and has it say so.
+/// Negotiates the authentication method, and authenticates the client.
 async fn greet<C: ByteStream, D>(
     client: &mut C,
     intake: &mut Intake,
@@ -90,7 +90,7 @@ async fn greet<C: ByteStream, D>(
     Err(Fault::Malformed(Malformed::Password))
 }
 
-/// Carries a client's datagrams until it ends the connection.
+/// Forwards a client's datagrams until it ends the connection.
 async fn associate<C: ByteStream, D>(
     mut client: C,
     association: UdpAssociation<'_>,
@@ -132,7 +132,7 @@ pub(super) async fn serve_4<C: ByteStream, D: Dialer>(
     }
 }
 
-/// Tells the client of success and relays, beginning with what it has sent already.
+/// Tells the client of success and relays, beginning with the bytes in `intake`.
 async fn connect<C: ByteStream, D: Dialer>(
     mut client: C,
     intake: Intake,

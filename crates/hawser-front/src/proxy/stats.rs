@@ -9,7 +9,7 @@ use crate::relay::RelayCounters;
 use crate::tally::{Seldom, Tally};
 use crate::transport::DialError;
 
-/// What a proxy port has done so far.
+/// Counts of a proxy port since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ProxyStats {
@@ -17,7 +17,7 @@ pub struct ProxyStats {
     pub accepted: u64,
     /// Connections open now.
     pub current: u64,
-    /// Connections closed at once because there were too many.
+    /// Connections closed at once, and associations refused, because there were too many.
     pub over_limit: u64,
     /// Failures of accepting, mostly for want of file descriptors.
     pub accept_errors: u64,
@@ -37,7 +37,7 @@ pub struct ProxyStats {
     pub malformed_responses: BTreeMap<Malformed, u64>,
     /// Destinations that could not be reached, by cause.
     pub dial_errors: BTreeMap<DialError, u64>,
-    /// Connections refused since it was not known in time who asks, and rules depend on it.
+    /// Connections refused: rules need the program, which was not identified in time.
     pub unknown_askers: u64,
     /// Ports for datagrams that are open now.
     pub associations: u64,
@@ -45,7 +45,7 @@ pub struct ProxyStats {
     pub datagrams_up: u64,
     /// Datagrams from destinations to clients.
     pub datagrams_down: u64,
-    /// Datagrams that were not passed on: malformed, from somebody else, for want of a way, or more
+    /// Datagrams that were not forwarded: malformed, from another sender, without a way, or more
     /// than could be sent.
     pub datagrams_dropped: u64,
     /// Bytes from clients to destinations, in connections and datagrams.
@@ -54,7 +54,7 @@ pub struct ProxyStats {
     pub bytes_down: ByteCount,
 }
 
-/// The living counterpart of [`ProxyStats`].
+/// The live counters behind [`ProxyStats`].
 #[derive(Debug, Default)]
 pub struct ProxyCounters {
     pub(super) accepted: AtomicU64,
@@ -75,7 +75,7 @@ pub struct ProxyCounters {
     pub(super) datagrams_down: AtomicU64,
     pub(super) datagrams_dropped: AtomicU64,
     pub(crate) bytes: RelayCounters,
-    /// Says of connections that are refused.
+    /// Limits log lines about refused connections.
     pub(super) refusals: Seldom,
 }
 

@@ -18,7 +18,7 @@ use crate::destination::{Destination, Host};
 use crate::tally::Present;
 use crate::transport::{ByteStream, DialError};
 
-/// A port of this machine that one client's datagrams come to, and the port that they go out by.
+/// A port of this machine that receives one client's datagrams, and the port that sends them.
 pub(super) struct UdpAssociation<'a> {
     socket: DatagramSocket,
     address: SocketAddr,
@@ -28,18 +28,18 @@ pub(super) struct UdpAssociation<'a> {
     _present: Present<'a>,
 }
 
-/// The sender that an association admits: the machine that asked for it, and one port of it.
+/// The sender that an association admits: the machine that asked for it, and one of its ports.
 struct Sender {
     ip: IpAddr,
-    /// `None` until its first datagram, where it did not say.
+    /// `None` until the first datagram, if the client did not name a port.
     port: Option<u16>,
-    /// The address that its datagrams have come from.
+    /// Source address of the sender's datagrams.
     heard: Option<SocketAddr>,
 }
 
 impl<'a> UdpAssociation<'a> {
-    /// Opens an association for the client of a connection, who says that it is going to send from
-    /// `sender`.
+    /// Opens an association for the client of a connection. The client announces that it will send
+    /// from `sender`.
     pub(super) async fn open<D>(
         context: &'a Context<D>,
         ends: Ends,
@@ -58,10 +58,10 @@ impl<'a> UdpAssociation<'a> {
         }
         let asker = context.origin().await.map_err(Failure::Dial)?;
         let failed = |error: std::io::Error| {
-            debug!(%error, "no port for datagrams");
+            debug!(%error, "cannot open a udp port for a client");
             Failure::Dial(DialError::from_io(&error))
         };
-        // The address that the client reaches us by; a scope goes with it.
+        // The address that the client connected to, with its scope.
         let mut own = ends.own;
         own.set_port(0);
         let socket = DatagramSocket::listen(canonical(own)).map_err(failed)?;
@@ -80,13 +80,13 @@ impl<'a> UdpAssociation<'a> {
         socks5::associated(self.address)
     }
 
-    /// Carries datagrams both ways until the client ends the connection that it asked by.
+    /// Forwards datagrams in both directions until the client ends the connection of its request.
     pub(super) async fn run<C: ByteStream>(mut self, client: &mut C) {
         let mut waste = [0; 256];
         loop {
             tokio::select! {
                 read = client.read(&mut waste) => match read {
-                    // Nothing is to come on the connection; what does has no meaning.
+                    // The client has nothing to send on this connection: ignored.
                     Ok(1..) => {}
                     Ok(0) | Err(_) => return,
                 },
@@ -100,24 +100,24 @@ impl<'a> UdpAssociation<'a> {
         for _ in 0..MAX_ROUNDS {
             let up = match self.poll_up(cx) {
                 Poll::Ready(Err(error)) => {
-                    debug!(%error, "the port for datagrams has failed");
+                    debug!(%error, "a client's udp port failed");
                     return Poll::Ready(());
                 }
                 Poll::Ready(Ok(())) => true,
                 Poll::Pending => false,
             };
-            // After sending: it does what sending leaves to be done.
+            // After sending: receiving completes work that sending has begun.
             let down = self.poll_down(cx).is_ready();
             if !up && !down {
                 return Poll::Pending;
             }
         }
-        // Others have a turn.
+        // Other tasks get a turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// One datagram of the client.
+    /// Takes one datagram from the client.
     fn poll_up(&mut self, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
         with_buffer(|memory| self.poll_up_into(cx, memory))
     }
@@ -151,7 +151,7 @@ impl<'a> UdpAssociation<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// One datagram for the client.
+    /// Sends one datagram to the client.
     fn poll_down(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         with_buffer(|memory| self.poll_down_into(cx, memory))
     }
@@ -183,8 +183,8 @@ impl<'a> UdpAssociation<'a> {
 }
 
 impl Sender {
-    /// `peer`: the client's address as its connection shows it. What the client says of itself
-    /// counts as far as it says the same: a client behind an address translator does not know.
+    /// `peer`: the client's address as its connection shows it. The announced address is used only
+    /// if it agrees: a client behind an address translator does not know its address.
     fn new(peer: IpAddr, said: &Destination) -> Self {
         let ip = peer.to_canonical();
         let says_so = said.host == Host::Ip(ip) && said.port != 0;
@@ -208,7 +208,7 @@ impl Sender {
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
-        // Unchanged, as it may name a scope.
+        // Unchanged: it may have a scope.
         IpAddr::V6(_) => address,
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of other hosts that this machine would otherwise forward.
+//! Connections of other hosts that this machine would otherwise forward as a router.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,18 +9,18 @@ use hawser_net::links::OwnAddresses;
 use super::{Lookup, Redirected};
 use crate::connection::Origin;
 
-/// Knows where connections were to lead by the address at which they were accepted, as the kernel's
-/// transparent proxying has it. One host has at most a quarter of all places.
+/// Finds the original destination of a connection: the address at which it was accepted, as the
+/// kernel's transparent proxying has it. One host has at most a quarter of all places.
 ///
-/// Those to this machine itself are refused: none of them was on its way elsewhere, so a program
-/// here has connected to the port itself.
+/// Connections to this machine itself are refused: they were not to be forwarded, so a program has
+/// connected to the port directly.
 #[derive(Debug, Default)]
 pub struct Forwarded {
     own: OwnAddresses,
     hosts: Hosts,
 }
 
-/// Connections that are open, by host.
+/// Number of open connections, by host.
 type Hosts = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
 
 /// The place of one connection of a host.
@@ -31,7 +31,7 @@ pub struct HostPlace {
 }
 
 impl Forwarded {
-    /// Connections through a machine with these addresses.
+    /// Creates the lookup for a machine with these addresses.
     pub fn new(own: OwnAddresses) -> Self {
         Self {
             own,
@@ -43,7 +43,7 @@ impl Forwarded {
         let mut hosts = lock(&self.hosts);
         let open = hosts.entry(host).or_default();
         if *open >= MAX_OF_HOST {
-            tracing::debug!(%host, "a host has too many connections");
+            tracing::debug!(%host, "refusing a connection: too many of this host");
             return None;
         }
         *open += 1;
@@ -90,7 +90,7 @@ fn lock(hosts: &Hosts) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
     hosts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A quarter of what the ports take of all hosts together.
+/// A quarter of the connections that the ports accept from all hosts together.
 const MAX_OF_HOST: usize = crate::proxy::DEFAULT_MAX_CONNECTIONS / 4;
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ async fn a_stranger_is_reset_on_both_ports() {
     assert_eq!(running.counters.snapshot().dial_errors.len(), 0);
 }
 
-/// Takes along what was said early.
+/// Sends early data along with the dial.
 struct Ahead;
 
 impl Dialer for Ahead {
@@ -160,7 +160,7 @@ async fn more_than_may_leave_early_waits_for_the_connection() {
     assert!(came == sent);
 }
 
-/// Says when it is asked, and when it is given up.
+/// Never connects; signals when it is asked, and when the dial is dropped.
 struct Never(Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>);
 
 impl Dialer for Never {

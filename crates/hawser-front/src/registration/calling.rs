@@ -1,4 +1,4 @@
-//! Sessions with other hosts, as the rest of the program asks for them and hears of them.
+//! Requests for sessions with other hosts, and the events that follow.
 
 use std::net::IpAddr;
 
@@ -14,33 +14,33 @@ use tokio::sync::mpsc;
 pub struct CallSettings {
     /// The key of this host, and those of the others.
     pub keys: Box<dyn Keys>,
-    /// Higher with each start of this host.
+    /// Number of this start; higher with each start of this host.
     pub number: u64,
-    /// The port of TCP and UDP at which sessions begin.
+    /// The TCP and UDP port at which sessions begin.
     pub port: u16,
 }
 
-/// What is asked for. An address of record names the other host.
+/// A request. An address of record names the other host.
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// A session with it, unless there is one.
     Call(SipUri),
-    /// A session with it in place of one that is of no use.
+    /// A session with it in place of a useless one.
     CallAnew(SipUri),
-    /// The end of that.
+    /// The end of the session with it.
     HangUp(SipUri),
 }
 
-/// Asks for sessions, and hears of them.
+/// Requests sessions, and receives events.
 #[derive(Debug)]
 pub struct Calling {
-    /// What is asked for.
+    /// Takes requests.
     pub asks: mpsc::Sender<Ask>,
-    /// What has happened. To be heard without delay: nothing goes on meanwhile.
+    /// Events. Receive them without delay: the registration waits meanwhile.
     pub events: mpsc::Receiver<CallEvent>,
 }
 
-/// The other end of that.
+/// The other end of [`Calling`].
 pub(super) struct Signalling {
     asks: mpsc::Receiver<Ask>,
     events: mpsc::Sender<CallEvent>,
@@ -60,20 +60,20 @@ impl Signalling {
     pub(super) async fn asked(&mut self) -> Ask {
         match self.asks.recv().await {
             Some(ask) => ask,
-            // Nobody asks any more.
+            // All senders of requests are gone.
             None => std::future::pending().await,
         }
     }
 
     pub(super) async fn tell(&mut self, agent: &mut HostAgent) {
         while let Some(event) = agent.poll_call_event() {
-            // Nobody may want to hear of it.
+            // The receiver may be gone.
             let _ = self.events.send(event).await;
         }
     }
 }
 
-/// Where others reach this host, by its links.
+/// Addresses at which other hosts reach this one, by its links.
 pub(super) struct Places {
     port: u16,
     links: Vec<(Place, Option<Flow>)>,
@@ -89,7 +89,7 @@ impl Places {
         }
     }
 
-    /// The links are these now, with what they carry, and the ways to the directory over them.
+    /// Sets the present links, their rates, and the ways to the directory over them.
     pub(super) fn follow(
         &mut self,
         links: &[Link],
@@ -109,8 +109,8 @@ impl Places {
         self.links = places.collect();
     }
 
-    /// Returns the candidates when they are others than before, or their shares differ much.
-    /// `seen` says as what the directory sees an address.
+    /// Returns the candidates if they have changed, or their shares differ much. `seen` returns the
+    /// address that the directory sees for a flow.
     pub(super) fn poll_change(
         &mut self,
         seen: impl Fn(Flow) -> Option<IpAddr>,
@@ -139,5 +139,5 @@ fn is_alike(known: &Candidate, now: &Candidate) -> bool {
 }
 
 const MAX_WAITING: usize = 64;
-/// Shares that differ by so many thousandths are told.
+/// Difference in shares, in thousandths, that is reported.
 const MUCH: u16 = 200;

@@ -1,4 +1,4 @@
-//! The directory that this host registers with: where it is, and who it is.
+//! The directory that this host registers with: its addresses and its identity.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct FarEnd {
     roots: RootCertificates,
     names: Names,
     found: Vec<IpAddr>,
-    /// When its name is looked up next.
+    /// When its name is looked up again.
     next: Option<Instant>,
     /// The lookup in progress.
     looking: Option<Task>,
@@ -50,7 +50,7 @@ impl FarEnd {
         &self.transport
     }
 
-    /// What TLS goes by, and the name that the certificate must have.
+    /// Returns the TLS configuration, and the name that the certificate must have.
     pub(super) fn tls(&self) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
         if self.transport != Transport::Tls {
             return None;
@@ -62,18 +62,18 @@ impl FarEnd {
         Some((self.roots.tls(), name))
     }
 
-    /// Why it can't be found, if so.
+    /// Returns why the directory can't be found, if so.
     pub(super) fn problem(&self) -> Option<String> {
         self.problem.clone()
     }
 
-    /// It did not answer: its name may lead elsewhere by now.
+    /// Looks the name up again soon, since the directory did not answer and may have moved.
     pub(super) fn look_up_again(&mut self) {
         let soon = Instant::now() + LOOK_UP_PAUSE;
         self.next = self.next.map(|next| next.min(soon));
     }
 
-    /// Returns where a link finds it; `None` where it does not lead there.
+    /// Returns the directory's address for a link; `None` where the link does not lead there.
     pub(super) fn by(&self, link: &Link) -> Option<SocketAddr> {
         let leads = |address: &&IpAddr| link.source_address(**address).is_some();
         let port = self
@@ -84,7 +84,7 @@ impl FarEnd {
         Some(SocketAddr::new(*address, port))
     }
 
-    /// Begins to look its name up over the links, when that is due. `tell` has what is found, for
+    /// Begins to look its name up over the links, if that is due. Sends the result to `tell`, for
     /// [`FarEnd::handle_lookup`]: a lookup may take as long as servers are silent.
     pub(super) fn find(&mut self, links: &[Link], tell: &mpsc::Sender<Heard>) {
         let name = match &self.uri.host {
@@ -101,13 +101,13 @@ impl FarEnd {
         let (names, links, tell) = (self.names.clone(), links.to_vec(), tell.clone());
         let look = async move {
             let found = names.lookup(&name, &links).await;
-            // Nobody hears it when the registration has ended.
+            // The receiver is gone if the registration has ended.
             let _ = tell.send(Heard::Lookup(found)).await;
         };
         self.looking = Some(Task::spawn(look));
     }
 
-    /// Takes what a lookup has found.
+    /// Stores the result of a lookup.
     pub(super) fn handle_lookup(&mut self, lookup: Lookup) {
         self.looking = None;
         match lookup {
@@ -117,7 +117,7 @@ impl FarEnd {
                 self.next = Some(Instant::now() + LOOK_UP_EVERY);
             }
             Err(error) => {
-                // What was found before may hold still.
+                // Earlier addresses may still be valid.
                 let host = &self.uri.host;
                 self.problem = self.found.is_empty().then(|| format!("{host}: {error}"));
                 self.next = Some(Instant::now() + LOOK_UP_PAUSE);
@@ -134,14 +134,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lookup_goes_on_beside_whoever_asks_for_it() {
+    async fn a_lookup_runs_in_the_background() {
         let uri: hawser_sip::uri::Uri = "sip:localhost:5070".parse().unwrap();
         let uri = uri.as_sip().unwrap().clone();
         let roots = RootCertificates::read(None).unwrap();
         let mut far = FarEnd::new(uri, Transport::Udp, roots);
         let (tell, mut heard) = mpsc::channel(4);
         far.find(&[], &tell);
-        // It is looked up once, and nothing is known before the answer is there.
+        // The name is looked up once, and its address is unknown until the answer.
         far.find(&[], &tell);
         assert!(far.found.is_empty());
         let Some(Heard::Lookup(lookup)) = heard.recv().await else {
@@ -151,7 +151,7 @@ mod tests {
         assert!(far.found.iter().all(IpAddr::is_loopback), "{:?}", far.found);
         assert!(!far.found.is_empty(), "{:?}", far.problem);
         assert!(heard.try_recv().is_err());
-        // It is known for a while.
+        // The address is known for a while.
         far.find(&[], &tell);
         assert!(far.looking.is_none());
     }

@@ -1,4 +1,4 @@
-//! What a registration hears.
+//! Inputs of a registration.
 
 use std::net::IpAddr;
 
@@ -6,14 +6,14 @@ use hawser_net::names::LookupError;
 use hawser_sip::message::Message;
 use hawser_sip::transaction::Flow;
 
-/// What has come.
+/// An input of a registration.
 pub(super) enum Heard {
     Message(Flow, Box<Message>),
-    /// Nothing comes or goes that way any more.
+    /// The flow has failed in both directions.
     Failed(Flow),
     /// The directory's name was looked up.
     Lookup(Lookup),
 }
 
-/// What a lookup has found.
+/// The result of a lookup.
 pub(super) type Lookup = Result<Vec<IpAddr>, LookupError>;

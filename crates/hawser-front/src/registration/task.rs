@@ -1,8 +1,8 @@
-//! Tasks that end with who has begun them.
+//! Tasks that end with their owner.
 
 use tokio::task::AbortHandle;
 
-/// A task that ends with this.
+/// A task that is aborted when this is dropped.
 pub(super) struct Task(AbortHandle);
 
 impl Task {

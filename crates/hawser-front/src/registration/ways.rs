@@ -1,4 +1,4 @@
-//! The sockets by which a directory is asked, one for each link.
+//! The sockets by which this host reaches a directory, one for each link.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -33,7 +33,7 @@ pub(super) struct Ways {
     heard: mpsc::Sender<Heard>,
 }
 
-/// One of them.
+/// The way over one link.
 struct Way {
     link: Link,
     to: SocketAddr,
@@ -46,7 +46,7 @@ enum Kind {
         socket: Arc<DatagramSocket>,
         _hearing: Task,
     },
-    /// Opened when something is to be sent.
+    /// Opened when there is something to send.
     Stream(Option<(mpsc::Sender<Bytes>, Task)>),
 }
 
@@ -60,7 +60,7 @@ impl Ways {
         }
     }
 
-    /// Why there is no way, where that is known.
+    /// Returns why there is no way, if that is known.
     pub(super) fn problem(&self) -> Option<String> {
         self.far.problem()
     }
@@ -69,7 +69,7 @@ impl Ways {
         self.far.look_up_again();
     }
 
-    /// Takes what the directory's name leads to: [`Ways::follow`] goes by it.
+    /// Stores the addresses of the directory's name, which [`Ways::follow`] uses.
     pub(super) fn handle_lookup(&mut self, lookup: Lookup) {
         self.far.handle_lookup(lookup);
     }
@@ -124,7 +124,7 @@ impl Ways {
         match &mut way.kind {
             Kind::Datagrams { socket, .. } => match socket.send(bytes) {
                 Ok(()) => true,
-                // It comes again by itself.
+                // The message is retransmitted anyway.
                 Err(error) => error.kind() == io::ErrorKind::WouldBlock,
             },
             Kind::Stream(stream) => {
@@ -143,7 +143,7 @@ impl Ways {
         }
     }
 
-    /// Forgets what a way was opened by; a stream is opened again with what is sent next.
+    /// Closes a way's stream; it is opened again with the next message.
     pub(super) fn close(&mut self, flow: Flow) {
         if let Some(way) = self.ways.get_mut(&flow.number)
             && let Kind::Stream(stream) = &mut way.kind
@@ -152,7 +152,7 @@ impl Ways {
         }
     }
 
-    /// The directory does not answer: streams are opened anew with what is sent next.
+    /// Closes all streams, since the directory does not answer. The next message opens them again.
     pub(super) fn close_streams(&mut self) {
         for way in self.ways.values_mut() {
             if let Kind::Stream(stream) = &mut way.kind {
@@ -170,7 +170,7 @@ impl Ways {
         let (own, kind) = if flow.is_reliable {
             let source = link.source_address(to.ip());
             let source = source.ok_or(io::ErrorKind::AddrNotAvailable)?;
-            // Its connections have other ports; who is called is called over them.
+            // Connections use other ports, but calls arrive over these connections.
             (
                 SocketAddr::new(source, self.far.transport().default_port()),
                 Kind::Stream(None),
@@ -197,7 +197,7 @@ impl Ways {
     }
 }
 
-/// Hands on what comes from the directory, and from nobody else: the socket is connected to it.
+/// Forwards messages of the directory and of no other host: the socket is connected to it.
 async fn hear(socket: Arc<DatagramSocket>, flow: Flow, heard: mpsc::Sender<Heard>) {
     let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
@@ -232,9 +232,9 @@ impl Pump {
         tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     ) {
         if let Err(error) = self.connect(&link, to, tls).await {
-            tracing::debug!(link = link.name, %to, %error, "the directory is not reached");
+            tracing::debug!(link = link.name, %to, %error, "connection to the directory failed");
         }
-        // Nobody hears it when the registration has ended.
+        // The receiver is gone if the registration has ended.
         let _ = self.heard.send(Heard::Failed(self.flow)).await;
     }
 
@@ -259,7 +259,7 @@ impl Pump {
         }
     }
 
-    /// Until the directory closes, or breaks the rules.
+    /// Exchanges bytes until the directory closes or violates the protocol.
     async fn exchange(&mut self, stream: impl AsyncRead + AsyncWrite) -> io::Result<()> {
         let (mut reading, mut writing) = tokio::io::split(stream);
         let mut framer = Framer::new(Limits::default());
@@ -294,5 +294,5 @@ impl Pump {
 const MAX_DATAGRAM: usize = 65_536;
 const READ_SIZE: usize = 4096;
 const MAX_WRITES: usize = 16;
-/// For connecting, and for the directory to take what it was sent.
+/// Time for connecting, and for the directory to read what was sent.
 const PATIENCE: Duration = Duration::from_secs(10);

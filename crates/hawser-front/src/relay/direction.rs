@@ -8,17 +8,17 @@ use hawser_types::{ByteCount, Charge};
 
 use crate::transport::{ByteStream, ResetCode};
 
-/// One direction of a relay: reads, holds what cannot be written yet, ends.
+/// One direction of a relay: reads, holds unwritten bytes, passes on the end.
 #[derive(Debug)]
 pub(super) struct Direction {
     /// Bytes that were read and not yet written.
     held: Bytes,
     /// Bytes of memory that `held` keeps, at most.
     memory: usize,
-    /// For that memory, while the writer takes nothing.
+    /// The charge for that memory, while the writer takes nothing.
     charge: Charge,
-    /// How much to ask for in the next read. Grows when a read fills it, so that only streams that
-    /// are fast can fill large buffers.
+    /// Size of the next read. It grows when a read fills it, so that only fast streams fill large
+    /// buffers.
     read_size: usize,
     source: Source,
     needs_flush: bool,
@@ -29,7 +29,7 @@ pub(super) struct Direction {
 /// Which side of a direction broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// Reported once all that was read from it has been written.
+    /// The reader. Reported once all data read from it has been written.
     Reader(ResetCode),
     Writer(ResetCode),
 }
@@ -42,8 +42,8 @@ enum Source {
 }
 
 impl Direction {
-    /// A direction that writes `early` before anything else, and takes what it holds from the
-    /// budget of `charge`.
+    /// Creates a direction that writes `early` before anything else, and charges held bytes to
+    /// `charge`.
     pub(super) fn new(early: Vec<u8>, charge: Charge) -> Self {
         Self {
             charge,
@@ -77,8 +77,8 @@ impl Direction {
         self.charge.note(ByteCount::ZERO);
     }
 
-    /// Moves what can be moved. Ready when the direction is done; with `shut` its end is passed on
-    /// to the writer.
+    /// Moves all bytes that can be moved. Ready when the direction is done; with `shut`, the end is
+    /// passed on to the writer.
     pub(super) fn poll<R: ByteStream, W: ByteStream>(
         &mut self,
         cx: &mut Context<'_>,
@@ -108,12 +108,12 @@ impl Direction {
                 }
             }
             if budget == 0 {
-                // Others on this thread want their turn.
+                // Other tasks on this thread get a turn.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             budget -= 1;
-            // What the writer has no room for would lie here.
+            // Bytes beyond the writer's room would be held here.
             let most = writer
                 .write_room()
                 .map_or(usize::MAX, |room| room.max(MIN_READ))
@@ -171,19 +171,19 @@ impl Direction {
                 }
             }
         }
-        // The end of a slice keeps the whole of its memory.
+        // An empty slice would still keep all its memory.
         self.held = Bytes::new();
         self.charge.note(ByteCount::ZERO);
         Poll::Ready(Ok(()))
     }
 
-    /// Bytes that may be read, so that what is held stays within the budget: a little in any case.
+    /// Returns how many bytes may be read within the budget, at least [`LEAST_READ`].
     fn room(&self) -> usize {
         let room = self.charge.room().as_u64();
         usize::try_from(room).unwrap_or(usize::MAX).max(LEAST_READ)
     }
 
-    /// Copies what is little of the memory that it keeps, so that others can use that.
+    /// Copies held bytes that are a small part of their memory, which is then free for other uses.
     fn shrink(&mut self) {
         if self.held.len() <= self.memory / 4 {
             self.held = Bytes::copy_from_slice(&self.held);
@@ -213,7 +213,7 @@ pub const MAX_HELD: usize = 128 * 1024;
 
 const MIN_READ: usize = 16 * 1024;
 
-/// Read by a relay whose account has nothing left.
+/// Size of reads when the account is exhausted.
 const LEAST_READ: usize = 2 * 1024;
 
 /// Reads in one poll: at full buffers some megabytes, a few milliseconds.

@@ -10,7 +10,7 @@ use super::*;
 use crate::connection::{Counted, Observation, Observe};
 use crate::either::EitherStream;
 
-/// Two TCP connections with a relay between them: what the two applications hold, and the relay.
+/// Two TCP connections with a relay between them: the ends of the two applications, and the relay.
 struct Bench {
     near: TcpStream,
     far: TcpStream,
@@ -223,8 +223,8 @@ async fn a_relay_that_is_dropped_resets_both_sides() {
     assert_eq!(far.kind(), ErrorKind::ConnectionReset);
 }
 
-/// Gives one slice, then as much as is asked for while anything is left, then its end; keeps what
-/// is written.
+/// Returns one slice, then as many bytes as are asked for while any are left, then its end. Keeps
+/// the written bytes.
 #[derive(Default)]
 struct Memory {
     given: Option<Bytes>,
@@ -291,12 +291,12 @@ impl Observe for Memory {
     }
 }
 
-/// Wraps a stream as dialers do.
+/// Wraps a stream as dialers do it.
 fn dialed(stream: Memory) -> EitherStream<Counted<Memory>, Memory> {
     EitherStream::Direct(Counted::new(stream, None))
 }
 
-/// What lies in the relay is not counted as anybody's memory.
+/// Bytes beyond the writer's room would be held in the relay.
 #[tokio::test]
 async fn no_more_is_read_than_the_writer_has_room_for() {
     for (room, largest) in [

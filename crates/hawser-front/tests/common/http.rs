@@ -1,4 +1,4 @@
-//! An HTTP server with one behaviour for each path, and what clients need to talk to it.
+//! An HTTP server with one behaviour for each path, and helpers for its clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(crate) async fn server() -> (u16, Arc<AtomicUsize>, mpsc::UnboundedReceiver<
     (port, connections, seen_here)
 }
 
-/// Answers one request; `false` when the connection is over.
+/// Answers one request; `false` when the connection has ended.
 async fn answer(stream: &mut TcpStream, path: &str, head: &str) -> bool {
     let reply: &[u8] = match path {
         "/close" => b"HTTP/1.1 200 OK\r\n\r\nuntil the end",

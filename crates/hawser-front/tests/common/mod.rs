@@ -22,15 +22,15 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Connects names to 127.0.0.1, except those that stand for an error.
+/// Connects names to 127.0.0.1, except names that stand for an error.
 pub(crate) struct FakeDialer {
     pub(crate) dialed: Mutex<Vec<String>>,
-    /// One permit for each dial that may go on.
+    /// One permit for each dial that may proceed.
     pub(crate) gate: Semaphore,
 }
 
 impl FakeDialer {
-    /// A dialer that waits after `dials` dials.
+    /// Creates a dialer that waits after `dials` dials.
     pub(crate) fn new(dials: usize) -> Self {
         Self {
             dialed: Mutex::default(),
@@ -58,7 +58,7 @@ impl Dialer for FakeDialer {
     }
 }
 
-/// `error-4.test` stands for the error with the number 4.
+/// Returns the error that a name stands for: `error-4.test` is the error with the number 4.
 fn error_named(name: &str) -> Option<DialError> {
     let code = name.strip_prefix("error-")?.strip_suffix(".test")?;
     DialError::from_code(code.parse().ok()?)
@@ -77,7 +77,7 @@ impl Proxy {
         Self::with(ProxyConfig::default(), Semaphore::MAX_PERMITS).await
     }
 
-    /// A proxy whose dialer waits after `dials` dials.
+    /// Starts a proxy whose dialer waits after `dials` dials.
     pub(crate) async fn with(config: ProxyConfig, dials: usize) -> Self {
         let dialer = Arc::new(FakeDialer::new(dials));
         let config = ProxyConfig {
@@ -128,14 +128,14 @@ impl Proxy {
     }
 }
 
-/// No step of a test takes this long unless it hangs.
+/// Limits a step of a test to 20 s; a longer one hangs.
 pub(crate) async fn in_time<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), future)
         .await
         .expect("a step of the test hangs")
 }
 
-/// Serves each connection with `handler`; gives the port.
+/// Serves each connection with `handler`; returns the port.
 pub(crate) async fn serve<H, F>(handler: H) -> u16
 where
     H: Fn(TcpStream) -> F + Send + 'static,
@@ -152,7 +152,7 @@ where
     port
 }
 
-/// Sends everything back and then ends.
+/// Sends all bytes back and then ends.
 pub(crate) async fn echo(mut stream: TcpStream) {
     let (mut read, mut write) = stream.split();
     let _ = tokio::io::copy(&mut read, &mut write).await;
@@ -183,7 +183,7 @@ pub(crate) async fn read_all(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// A client with this key of the gateway at `at`, over loopback.
+/// Returns a client with this key of the gateway at `at`, over loopback.
 pub(crate) fn client(at: SocketAddr, gateway: PublicKey, identity: Identity) -> Client {
     let link = Link {
         has_default_route_v4: true,
@@ -193,7 +193,7 @@ pub(crate) fn client(at: SocketAddr, gateway: PublicKey, identity: Identity) -> 
         name: "test".to_owned(),
         ..ClientConfig::new(identity, gateway, vec![HostPort::try_from(at).unwrap()])
     };
-    // Dropping the sender ends nothing: the list stays as it is.
+    // Dropping the sender does no harm: the list stays as it is.
     let (_, links) = watch::channel(Arc::new(vec![link]));
     Client::start(config, links)
 }

@@ -1,4 +1,4 @@
-//! The steps that make connections.
+//! The steps that open connections.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Scripts that say commands and state at the wrong time, or too often.
+//! Scripts that send commands and state at the wrong time, or too often.
 
 use bytes::BufMut as _;
 use hawser_session::{Limit, Misbehaviour};

@@ -1,5 +1,5 @@
 //! Floods: many streams of each kind, many commands and frames of each type, and connections that
-//! begin in each way. The lists are the wire's, so each of what is new there has a flood.
+//! start in each way. The lists follow the wire's enums, so each new variant gets a flood.
 
 use hawser_session::{Misbehaviour, Side};
 use hawser_wire::{CommandKind, FirstWord, FrameKind, StreamKind};

@@ -1,4 +1,4 @@
-//! Scripts that want the gateway to hold ever more.
+//! Scripts that try to make the gateway hold ever more memory.
 
 use std::time::Duration;
 

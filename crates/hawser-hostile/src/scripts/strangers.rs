@@ -1,5 +1,5 @@
-//! Scripts of clients that have not enrolled, at the port that is open to them. They come from the
-//! server's own machine, so no stream of theirs may lead anywhere.
+//! Scripts of clients that have not enrolled, at the port that is open to them. They connect from
+//! the server's own machine, so none of their streams may lead anywhere.
 
 use std::time::Duration;
 

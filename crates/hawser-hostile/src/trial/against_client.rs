@@ -1,4 +1,4 @@
-//! A hostile gateway against `hawser up`, whose applications want something all the time.
+//! A hostile gateway against `hawser up`, whose applications send requests all the time.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What trials against either side have in common.
+//! Code that trials against either side share.
 
 use std::time::{Duration, Instant};
 
@@ -107,9 +107,9 @@ impl Course {
         self.again && !self.is_late()
     }
 
-    /// Whether a connection of the hostile peer may have come to nothing since it had no turn: it
-    /// has the lowest priority, and the program waits for nobody for ever. True at most once for
-    /// each connection that the program says it has given up.
+    /// Whether a connection of the hostile peer may have failed because the peer got no processor
+    /// time: it has the lowest priority, and the program waits for no peer for ever. True at most
+    /// once for each connection that the program reports as given up.
     pub(super) fn was_too_slow(&mut self) -> bool {
         let Some(before) = self.given_up else {
             return false;
@@ -190,6 +190,7 @@ impl Course {
             tokio::time::sleep(POLL).await;
         }
         let descriptors = if self.again {
+            // Each performance may leave streams open, and so does the next one.
             script.descriptors.max(MOST_DESCRIPTORS)
         } else {
             script.descriptors

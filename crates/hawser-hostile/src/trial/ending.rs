@@ -1,4 +1,4 @@
-//! How the program says that a session has ended: by its log.
+//! The program's reports of ended sessions, from its log.
 
 use hawser_session::Limit;
 use hawser_types::SessionId;

@@ -1,4 +1,4 @@
-//! Links without limits: what associations carry and what they cost, beside usrsctp and QUIC
+//! Links without limits: throughput and cost of associations, compared with usrsctp and QUIC
 //! (quinn).
 
 use std::path::Path;

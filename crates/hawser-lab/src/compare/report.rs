@@ -87,7 +87,7 @@ impl Row {
         ))
     }
 
-    /// What stands in place of a figure that there is none of.
+    /// Text in place of a missing figure.
     pub(super) fn without(&self) -> &'static str {
         if self.way.outlives_a_link() || !self.failures.is_empty() {
             "-"

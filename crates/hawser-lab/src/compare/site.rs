@@ -1,4 +1,4 @@
-//! A lab in which one way is ready to be used.
+//! A lab in which one transport is ready for use.
 
 use std::net::SocketAddrV4;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The ways in which bytes can take the links.
+//! Transports that carry bytes over the links.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! One way, one loss, and what came of it.
+//! One transport, one loss, and the outcome.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! The web server, and the ways to it.
+//! The web server, and the transports to it.
 
 use std::io;
 use std::net::SocketAddrV4;

@@ -1,5 +1,5 @@
-//! An application that keeps connections open and makes new ones all the time, and writes down what
-//! becomes of each.
+//! An application that keeps connections open and opens new ones all the time, and records the
+//! outcome of each.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};

@@ -53,8 +53,8 @@ impl Watch {
         }
     }
 
-    /// Bytes a second on link `index`, from 0, in that part of the time which consists of whole
-    /// bins; zero when there is none.
+    /// Bytes per second on link `index`, from 0, in the whole bins of the given time; zero without
+    /// a whole bin.
     pub fn rates(&self, index: usize, direction: Direction, time: Range<Instant>) -> Rates {
         let bins = |at: Instant| at.since(self.began).as_nanos();
         let first = bins(time.start).div_ceil(BIN.as_nanos());

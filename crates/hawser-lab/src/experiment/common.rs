@@ -1,4 +1,4 @@
-//! Options of every experiment, and what they do: where logs go, how reports are kept and shown.
+//! Options of every experiment: location of logs, storage and display of reports.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Reports of experiments: their heads, their text, what they are judged by.
+//! Reports of experiments: their headers, their text, their criteria.
 
 use std::path::Path;
 

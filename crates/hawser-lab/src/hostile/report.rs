@@ -1,4 +1,4 @@
-//! What was measured beside a hostile peer.
+//! Measurements beside a hostile peer.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a process has used so far, and the counters of its interfaces.
+//! Resources that a process has used so far, and the counters of its interfaces.
 
 use std::collections::BTreeMap;
 use std::io;

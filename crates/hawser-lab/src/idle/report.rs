@@ -1,4 +1,4 @@
-//! Figures of daemons that have nothing to do.
+//! Figures of idle daemons.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is expected of each cell: `expected.toml`.
+//! Expected outcomes of each cell: `expected.toml`.
 
 use std::time::Duration;
 

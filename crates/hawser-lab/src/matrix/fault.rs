@@ -1,4 +1,4 @@
-//! The faults, and how they are made.
+//! The faults and their implementation.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What was found, beside what was expected.
+//! Outcomes compared with expectations.
 
 use serde::Serialize;
 

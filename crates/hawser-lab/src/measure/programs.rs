@@ -46,7 +46,7 @@ pub enum ProgramsError {
 impl Programs {
     /// Takes the given binary, else the one beside the lab's own.
     ///
-    /// When the lab was started by cargo, or there is none, cargo brings it up to date first.
+    /// If cargo started the lab, or the binary is missing, cargo brings it up to date first.
     pub fn find(given: Option<&Path>) -> Result<Self, ProgramsError> {
         if let Some(given) = given {
             let hawser = given

@@ -1,5 +1,5 @@
-//! The two ends of busy streams and of the one that sends messages, in one process, so that one
-//! clock says how long a message was on its way.
+//! The two ends of busy streams and of the one with messages, in one process, so that one clock
+//! measures a message's delay.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};

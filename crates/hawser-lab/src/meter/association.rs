@@ -1,4 +1,4 @@
-//! One end of an association: what it sends and checks are bytes that tell their place.
+//! One end of an association, which sends and checks bytes that encode their position.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The bytes of a transfer: made, written, read and checked.
+//! The bytes of a transfer: generated, written, read and checked.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

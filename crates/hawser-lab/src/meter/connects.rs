@@ -1,4 +1,4 @@
-//! Times the calls of connect(2) alone, for one who asks line by line.
+//! Times calls of connect(2) alone, on requests line by line.
 
 use std::io::{self, BufRead, Write};
 use std::net::{SocketAddr, SocketAddrV4};

@@ -1,4 +1,4 @@
-//! The first bytes of a connection to the meter: one for what is wanted (`P`, `G` or `E`), then the
+//! The first bytes of a connection to the meter: one for the request (`P`, `G` or `E`), then the
 //! number of bytes in 8, big-endian.
 
 use std::io;

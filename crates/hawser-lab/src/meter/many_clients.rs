@@ -1,5 +1,5 @@
-//! A thousand clients in one process, each with a key, an address on every link and a session of
-//! its own. They do what lines of the standard input ask for; each answer is a line, too.
+//! A thousand clients in one process, each with a key, an address on every link and its own
+//! session. Lines of the standard input control them; each answer is a line, too.
 
 mod client;
 mod hostile;

@@ -1,7 +1,7 @@
-//! Bytes that tell their place, so that one that is lost, doubled or in the wrong place shows, at
-//! next to no cost beside what is measured.
+//! Bytes that encode their position, so that a lost, duplicated or misplaced one is detected, at
+//! next to no cost compared with the measured code.
 //!
-//! Byte n of what is sent is byte n % [`PERIOD`] of a row of hashes, as in `association/usrsctp.c`.
+//! Byte n of the data is byte n % [`PERIOD`] of a row of hashes, as in `association/usrsctp.c`.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,4 @@
-//! One end of QUIC connections (quinn), each with one stream: what associations are measured
-//! beside.
+//! One end of QUIC connections (quinn), each with one stream: a reference for associations.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The little of SOCKS5 that the meter speaks: no authentication, connect to an IPv4 address.
+//! The part of SOCKS5 that the meter needs: no authentication, connect to an IPv4 address.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};

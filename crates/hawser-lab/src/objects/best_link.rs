@@ -38,8 +38,8 @@ pub(super) fn find(
     Ok(best.1)
 }
 
-/// Links that are not half as good as the best one by their rate and delay are none; of equal ones
-/// the first stands for all.
+/// Returns the links that are at least half as good as the best one by rate and delay; of equal
+/// links, only the first.
 fn candidates(links: &[Link], direction: Direction, size: ByteCount) -> Vec<usize> {
     let time = |link: &Link| expected(link, direction, size);
     let Some(best) = links.iter().map(time).min() else {

@@ -1,5 +1,5 @@
-//! TCP of a host behind a router beside that of a program of the router itself: both go as streams,
-//! taken by TPROXY or by the hook of connect(2).
+//! TCP of a host behind a router, compared with TCP of a program on the router itself: both go as
+//! streams, captured by TPROXY or by the hook of connect(2).
 
 use std::path::Path;
 use std::process::Command;

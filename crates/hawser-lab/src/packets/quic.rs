@@ -1,4 +1,4 @@
-//! QUIC connections (quinn) by the tunnel, beside the same on each link alone.
+//! QUIC connections (quinn) through the tunnel, compared with the same on each link alone.
 
 use std::io;
 use std::net::Ipv4Addr;

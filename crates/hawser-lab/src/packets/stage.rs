@@ -112,7 +112,7 @@ impl<'a> Stage<'a> {
         tools::udp(&text).ok_or_else(|| unreadable("iperf3", &text))
     }
 
-    /// Echoes over a link that nobody uses.
+    /// Echoes over an otherwise unused link.
     pub(super) fn idle(&self, address: Ipv4Addr, seconds: u64) -> Result<Echoes, StepError> {
         let way = Way::Link(address);
         let mut arguments = ping(seconds);

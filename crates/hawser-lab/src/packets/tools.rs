@@ -1,4 +1,4 @@
-//! What iperf3 and ping say.
+//! Parsing of the output of iperf3 and ping.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Packets over a cable without limits: what a tunnel can carry, and what that costs.
+//! Packets over a cable without limits: capacity and cost of a tunnel.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};

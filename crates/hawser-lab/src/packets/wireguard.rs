@@ -1,4 +1,4 @@
-//! WireGuard in user space at both ends, as what tunnels of packets are measured beside.
+//! WireGuard in user space at both ends: a reference for tunnels of packets.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _, Write as _};

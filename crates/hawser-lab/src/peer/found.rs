@@ -1,5 +1,5 @@
-//! A host on which Hawser is started while connections to it are made: when are they bonded, and
-//! what becomes of the old ones?
+//! A host on which Hawser is started while connections to it are opened: time until they are
+//! bonded, and fate of the old ones.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;

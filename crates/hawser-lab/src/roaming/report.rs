@@ -1,4 +1,4 @@
-//! What came of the streams and transfers, phase by phase.
+//! Outcomes of the streams and transfers, phase by phase.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What hosts do, and the server's end of it: threads of the lab, each in its host's network.
+//! Traffic of hosts, and the server's end of it: threads of the lab, each in its host's network.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -226,7 +226,7 @@ fn ask(socket: &UdpSocket, server: SocketAddr, question: &[u8]) -> io::Result<Op
     Ok(None)
 }
 
-/// A question for the address of a name that nobody has asked for.
+/// A query for the address of a name that was not queried before.
 fn question(number: usize) -> Vec<u8> {
     let [.., high, low] = number.to_be_bytes();
     let mut question = vec![high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];

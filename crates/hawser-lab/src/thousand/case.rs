@@ -1,4 +1,4 @@
-//! The gateway, the process with the clients, and what they are put through.
+//! The gateway, the process with the clients, and the steps of the experiment.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -172,7 +172,7 @@ fn enrol(state: &Path, clients: u32) -> anyhow::Result<String> {
     // The last one is hostile.
     for number in 0..=clients {
         let client = identity(number).public();
-        // Any key will do for an invite that nobody has seen.
+        // The invite is never shown to a client, so any key will do.
         store.add_invite(client, now + INVITE_TTL, now)?;
         store.admit_enrolment(client, client, now)?;
     }

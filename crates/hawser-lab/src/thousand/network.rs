@@ -29,7 +29,7 @@ pub(super) fn silence(lab: &Lab, is_silent: bool) -> Result<(), IpError> {
     for (k, link) in (1..).zip(lab.links()) {
         let mac = |far| {
             if is_silent {
-                NOBODY.to_owned()
+                UNUSED_MAC.to_owned()
             } else {
                 mac_of(k, far)
             }
@@ -50,4 +50,4 @@ fn network_of(k: u8) -> Ipv4Addr {
 }
 
 /// A hardware address that no interface of a lab has.
-const NOBODY: &str = "02:68:77:ff:ff:ff";
+const UNUSED_MAC: &str = "02:68:77:ff:ff:ff";

@@ -1,4 +1,4 @@
-//! What was measured with a thousand clients.
+//! Measurements with a thousand clients.
 
 use std::fmt;
 

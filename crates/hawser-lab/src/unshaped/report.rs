@@ -27,7 +27,7 @@ pub(super) struct Row {
     pub(super) gbps: Option<f64>,
     /// Goodput over that of others in the same direction, by their name.
     pub(super) of: BTreeMap<&'static str, f64>,
-    /// The ratio that is asked for, and of whom.
+    /// The required ratio, and the candidate that it refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<AskedRatio>,
     /// Median processor seconds per 10^9 bytes of payload, by process.

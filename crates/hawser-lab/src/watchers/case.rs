@@ -1,4 +1,4 @@
-//! One crowd, one direction, and what came of it.
+//! One crowd, one direction, and the outcome.
 
 use hawser_types::ByteCount;
 use serde::Serialize;

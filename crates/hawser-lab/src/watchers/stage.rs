@@ -1,4 +1,4 @@
-//! A bonded session whose client can be looked at.
+//! A bonded session whose client can be monitored.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};

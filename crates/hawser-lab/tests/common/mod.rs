@@ -1,4 +1,4 @@
-//! What tests on the real kernel have in common.
+//! Helpers for tests on the real kernel.
 
 use hawser_lab::netns::NetNs;
 use hawser_skip::namespace::no_ip;

@@ -1,5 +1,4 @@
-//! Connections that each go over one link, and those that go over the gateway; the parts by link
-//! are with the links.
+//! Connections over one link each and over the gateway; counts per link are with the links.
 
 use hawser_control::ConnectionsStatus;
 
@@ -13,7 +12,7 @@ pub(super) fn write(text: &mut Text, connections: Option<&ConnectionsStatus>) {
     over_gateway(text, connections);
 }
 
-/// Without samples where no gateway is enrolled: zeros would tell of one that is down.
+/// Writes no samples without an enrolled gateway: zeros would mean a gateway that is down.
 fn over_gateway(text: &mut Text, connections: Option<&ConnectionsStatus>) {
     let gateway = connections.and_then(|connections| connections.gateway.as_ref());
     text.gauge(

@@ -1,4 +1,4 @@
-//! The process, and what it has counted by name.
+//! The process, and its named counters.
 
 use hawser_control::StatusSnapshot;
 
@@ -70,7 +70,7 @@ fn counted(text: &mut Text, snapshot: &StatusSnapshot) {
     }
 }
 
-/// By the names that counters have in a snapshot.
+/// Counters by their names in a snapshot.
 const RELAYED: [(&str, [&str; 4]); 2] = [
     (
         "up",
@@ -92,7 +92,7 @@ const RELAYED: [(&str, [&str; 4]); 2] = [
     ),
 ];
 
-/// The counters that may fall, and so are gauges.
+/// Counters that may fall, and therefore are gauges.
 const GAUGES: [(&str, &str, &str); 5] = [
     (
         "proxy-current",
@@ -121,5 +121,5 @@ const GAUGES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// More names than a daemon has, by far.
+/// Far more names than a daemon has.
 const MAX_EVENTS: usize = 256;

@@ -1,4 +1,4 @@
-//! Links: the only names from outside that become labels.
+//! Links: their names are the only external names that become labels.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use hawser_types::{ByteCount, LinkUse, SignalState};
 
 use super::text::{Family, Label, Text, Value};
 
-/// Links beyond so many are only counted.
+/// Limit of links with samples of their own.
 pub const MAX_LINKS: usize = 64;
 
 pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
@@ -41,17 +41,17 @@ pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
     links.estimates(text);
 }
 
-/// The links that have samples of their own: those that could be used, and those that were.
+/// Links with samples of their own: links that are usable or have carried traffic.
 struct Shown<'a> {
     list: Vec<Link<'a>>,
     omitted: u64,
-    /// True if connections are placed on links here.
+    /// True if this daemon places connections on links.
     is_placing: bool,
 }
 
 struct Link<'a> {
     status: &'a LinkStatus,
-    /// Figures of connections on this link; none while connections can't be placed on it.
+    /// Figures of connections on this link; `None` while connections can't be placed on it.
     placing: Option<&'a PlacingStatus>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Writes what signals say, and the order of links that comes of it and the rest.
+    /// Writes the signals, and the resulting order of links.
     fn signals(&self, text: &mut Text) {
         let strength = "Strength of a link's signal; absent where it is unknown.";
         let strength = text.gauge("hawser_link_signal_dbm", strength);
@@ -157,7 +157,7 @@ impl<'a> Shown<'a> {
         self.put(is_used_up, |link| Some(link.allowed()?.limit.is_some()));
     }
 
-    /// Connections that each go over one link.
+    /// Writes the connections over one link each.
     fn placing(&self, text: &mut Text) {
         let placed = "Connections placed on a link.";
         let placed = text.counter("hawser_link_connections_total", placed);
@@ -178,7 +178,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Writes the estimated rates of links, which no counter tells.
+    /// Writes the estimated rates of links, for which there are no counters.
     fn estimates(&self, text: &mut Text) {
         let capacity = "What a link is thought to carry; 0 while unknown.";
         let capacity = text.gauge("hawser_link_capacity_bytes_per_second", capacity);
@@ -190,19 +190,19 @@ impl<'a> Shown<'a> {
         });
     }
 
-    /// Zero for a link that connections can't be placed on now: it had some before, and may again.
+    /// Returns zero for a link without connections now: it had a count, and may have one again.
     fn count(&self, link: &Link<'_>, count: fn(&PlacingStatus) -> u64) -> Option<u64> {
         self.is_placing.then(|| link.placing.map_or(0, count))
     }
 
-    /// One sample for each link of which `value` is known.
+    /// Writes one sample for each link with a known `value`.
     fn put<V: Into<Value>>(&self, mut family: Family<'_>, value: impl Fn(&Link<'a>) -> Option<V>) {
         for link in &self.list {
             family.put_known(&[link.label()], value(link));
         }
     }
 
-    /// One sample for each direction of each link that connections are placed on.
+    /// Writes one sample per direction of each link for connections.
     fn put_both<V: Into<Value>>(
         &self,
         mut family: Family<'_>,
@@ -228,8 +228,8 @@ impl<'a> Link<'a> {
         self.status.allowed.as_ref()
     }
 
-    /// Leaves out interfaces without a route: containers make and remove them, under ever new
-    /// names.
+    /// Leaves out unused interfaces without a route: containers create and remove such interfaces
+    /// under ever new names.
     fn is_worth_it(&self) -> bool {
         let traffic = self.status.traffic;
         self.status.state != LinkState::Unused
@@ -239,5 +239,5 @@ impl<'a> Link<'a> {
     }
 }
 
-/// As [`PlacingStatus::state`] has them.
+/// States as in [`PlacingStatus::state`].
 const HEALTHS: [&str; 3] = ["sound", "suspect", "portal"];

@@ -1,4 +1,4 @@
-//! All sessions together: how those are that are open, and what all have counted that there were.
+//! All sessions together: the states of open ones, and the counters of all sessions so far.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
     }
 }
 
-/// Returns whether the daemon's counter with this name is written here.
+/// Returns whether this module writes the daemon's counter with this name.
 pub(super) fn has(counter: &str) -> bool {
     COUNTED.iter().any(|(name, ..)| *name == counter)
 }
@@ -31,7 +31,7 @@ fn states(text: &mut Text, all: &AllSessions) {
         .put_counts("state", ChannelState::ALL, of(&all.channels));
 }
 
-/// Returns the number of entries in a state.
+/// Returns a function that gives the number of entries in a state.
 fn of<T: Ord>(counts: &BTreeMap<T, u64>) -> impl Fn(&T) -> u64 {
     |state| counts.get(state).copied().unwrap_or(0)
 }
@@ -54,7 +54,7 @@ fn data(text: &mut Text, all: &AllSessions) {
     .put(&[], all.unsent_bytes);
 }
 
-/// By the names that counters have in a snapshot.
+/// Counters by their names in a snapshot.
 const COUNTED: [(&str, &str, &str); 19] = [
     (
         "sessions-bytes-again",

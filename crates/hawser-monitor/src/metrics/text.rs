@@ -47,7 +47,7 @@ pub(super) struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// Adds a sample. No two of a family may have the same labels.
+    /// Adds a sample. All samples of a family must have different labels.
     pub(super) fn put(&mut self, labels: &[Label<'_>], value: impl Into<Value>) {
         let before = |at: usize| if at == 0 { '{' } else { ',' };
         self.text.push_str(self.name);
@@ -60,15 +60,14 @@ impl Family<'_> {
         let _ = writeln!(self.text, "{after} {}", value.into());
     }
 
-    /// Adds a sample where the value is known.
+    /// Adds a sample if the value is known.
     pub(super) fn put_known(&mut self, labels: &[Label<'_>], value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.put(labels, value);
         }
     }
 
-    /// Adds a sample for every word that may stand behind `label`: 1 for the one that is true, 0
-    /// for the others.
+    /// Adds a sample for every possible value of `label`: 1 for the current one, 0 for the others.
     pub(super) fn put_state<T: Display + PartialEq>(
         &mut self,
         labels: &[Label<'_>],
@@ -83,7 +82,7 @@ impl Family<'_> {
         }
     }
 
-    /// Adds a sample for every word that may stand behind `label`: how many are that.
+    /// Adds a sample for every possible value of `label`, with its count.
     pub(super) fn put_counts<T: Display>(
         &mut self,
         label: &'static str,
@@ -150,7 +149,7 @@ impl Display for Value {
     }
 }
 
-/// A label's value between its quotation marks.
+/// A label's value, escaped for its quotation marks.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {

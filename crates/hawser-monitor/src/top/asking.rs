@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 
 use hawser_control::Request;
 
-/// A request, and what it is for.
+/// A request and its purpose.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Asked {
     pub(super) request: Request,
-    /// The change that it makes, in words; none where it only asks.
+    /// The requested change in words; `None` for a question.
     pub(super) change: Option<String>,
 }
 
-/// Requests that wait until the one before them is answered. There are never many.
+/// Requests that wait for the answer to the one before. There are never many.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     changes: VecDeque<Asked>,
@@ -21,14 +21,14 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Asks unless the same waits already.
+    /// Queues a question unless the same one waits already.
     pub(super) fn question(&mut self, request: Request) {
         if !self.questions.contains(&request) {
             self.questions.push_back(request);
         }
     }
 
-    /// Asks for a change, before any questions. Returns whether there was room for it.
+    /// Queues a change, ahead of any questions. Returns whether there was room.
     pub(super) fn change(&mut self, request: Request, words: String) -> bool {
         let has_room = self.changes.len() < MAX_CHANGES;
         if has_room {
@@ -43,7 +43,7 @@ impl Asking {
         self.current.is_none() && self.changes.is_empty() && self.questions.is_empty()
     }
 
-    /// The next request, when nothing is being asked.
+    /// Returns the next request, if none is in progress.
     pub(super) fn poll_request(&mut self) -> Option<Request> {
         if self.current.is_some() {
             return None;
@@ -57,22 +57,22 @@ impl Asking {
         self.current.as_ref().map(|asked| asked.request.clone())
     }
 
-    /// Takes the request that the answer belongs to.
+    /// Returns the request that was answered.
     pub(super) fn answered(&mut self) -> Option<Asked> {
         self.current.take()
     }
 
-    /// Forgets the questions that wait.
+    /// Forgets the waiting questions.
     pub(super) fn forget_questions(&mut self) {
         self.questions.clear();
     }
 
-    /// Forgets what waits; the changes that are never made.
+    /// Forgets all waiting requests. Returns the changes that will not be made.
     pub(super) fn give_up(&mut self) -> Vec<String> {
         self.forget_questions();
         self.changes.drain(..).filter_map(|it| it.change).collect()
     }
 }
 
-/// More changes than a user makes within the time of one answer.
+/// More changes than a user makes during one answer.
 const MAX_CHANGES: usize = 16;

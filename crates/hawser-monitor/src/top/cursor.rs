@@ -1,6 +1,6 @@
-//! The selected entry of a list whose entries come, go and change places.
+//! The selected entry of a list whose entries appear, disappear and move.
 
-/// A selection that follows its entry by its key, and stays where it was when that is gone.
+/// A selection that follows its entry by key, and stays in place when the entry disappears.
 #[derive(Debug)]
 pub(super) struct Cursor<K> {
     key: Option<K>,
@@ -17,7 +17,7 @@ impl<K> Default for Cursor<K> {
 }
 
 impl<K: Clone + PartialEq> Cursor<K> {
-    /// The place of the selected one among `keys`; none where there are none.
+    /// Returns the place of the selected entry among `keys`; `None` for an empty list.
     pub(super) fn place(&self, keys: &[K]) -> Option<usize> {
         let last = keys.len().checked_sub(1)?;
         let found = self
@@ -27,7 +27,7 @@ impl<K: Clone + PartialEq> Cursor<K> {
         Some(found.unwrap_or(self.place.min(last)))
     }
 
-    /// Goes on by so many places, or back, as far as there are entries.
+    /// Moves the selection by this many places, as far as there are entries.
     pub(super) fn step(&mut self, keys: &[K], by: isize) {
         if let Some(place) = self.place(keys) {
             self.place = place.saturating_add_signed(by).min(keys.len() - 1);
@@ -36,8 +36,8 @@ impl<K: Clone + PartialEq> Cursor<K> {
     }
 }
 
-/// The first of `count` lines to show, so that `place` is seen among `room` of them, in the middle
-/// where there are more on both sides.
+/// Returns the first of `count` lines to show in `room` lines, so that `place` is visible, in the
+/// middle if there are more lines on both sides.
 pub(super) fn first_shown(place: usize, count: usize, room: usize) -> usize {
     place
         .saturating_sub(room / 2)
@@ -56,7 +56,7 @@ mod tests {
         cursor.step(&["a", "b", "c"], 1);
         assert_eq!(cursor.place(&["b", "a"]), Some(0));
         assert_eq!(cursor.place(&["x", "a", "z", "b"]), Some(3));
-        // It is gone.
+        // The selected entry is gone.
         assert_eq!(cursor.place(&["x", "y"]), Some(1));
         assert_eq!(cursor.place(&["x"]), Some(0));
         cursor.step(&["x", "y", "z"], isize::MAX);

@@ -1,10 +1,10 @@
-//! The daemon, as the terminal sees it.
+//! The daemon, from the terminal's point of view.
 
 use hawser_control::{Request, Response};
 
-/// A way to ask the daemon.
+/// Sends requests to the daemon.
 pub trait Ask {
-    /// Asks, and waits for the answer, for a bounded time.
+    /// Sends a request and waits for the answer, for a bounded time.
     fn ask(&self, request: Request) -> impl Future<Output = Result<Response, NoAnswer>>;
 }
 
@@ -15,7 +15,7 @@ pub enum NoAnswer {
     /// No daemon runs.
     #[error("no daemon runs")]
     NoDaemon,
-    /// The daemon was asked and gave no answer.
+    /// The daemon got the request but did not answer.
     #[error("the daemon does not answer: {why}")]
     Failed {
         /// The error.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_control::{LinkAllowed, size};
 use hawser_types::{LinkUse, Rate};
 
-/// Mbit/s, in at most six columns below a terabit.
+/// Returns Mbit/s in at most six columns below a terabit.
 pub(super) fn megabits(rate: Rate) -> String {
     let value = rate.bits_per_second() as f64 / 1e6;
     match value {
@@ -15,7 +15,7 @@ pub(super) fn megabits(rate: Rate) -> String {
     }
 }
 
-/// Milliseconds; a dash where nothing is known.
+/// Returns milliseconds; a dash for an unknown span.
 pub(super) fn milliseconds(span: Option<Duration>) -> String {
     let Some(span) = span else {
         return UNKNOWN.to_owned();
@@ -27,7 +27,7 @@ pub(super) fn milliseconds(span: Option<Duration>) -> String {
     }
 }
 
-/// A part of a whole, from 0 to 1; a dash where nothing is known.
+/// Returns a percentage of a part from 0 to 1; a dash for an unknown part.
 pub(super) fn percent(part: Option<f64>) -> String {
     part.map_or_else(|| UNKNOWN.to_owned(), |part| format!("{:.0} %", part * 1e2))
 }

@@ -1,5 +1,5 @@
-//! Traffic of applications: streams and flows of packets of sessions, and connections that go over
-//! one link each.
+//! Traffic of applications: streams and flows of packets of sessions, and connections over one link
+//! each.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use hawser_types::{ByteCount, Rate, StreamId};
 use super::filter::contains;
 use super::seen::LatestAnswers;
 
-/// Tells streams, connections and flows of packets apart.
+/// Identity of a stream, a connection or a flow of packets.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FlowKey {
     Stream {
@@ -40,9 +40,9 @@ pub(super) struct Flow {
     pub(super) rate: Rate,
     pub(super) moved: ByteCount,
     pub(super) age: Duration,
-    /// True if it is over.
+    /// True if it has ended.
     pub(super) is_over: bool,
-    /// State of the flow, unless it is plainly open.
+    /// State of the flow, unless it is simply open.
     pub(super) state: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Order {
     }
 }
 
-/// Returns all flows, also those that ended lately, in this order; ended ones come last.
+/// Returns all flows in this order, including recently ended ones, which come last.
 pub(super) fn flows(seen: &LatestAnswers, order: Order, filter: &str) -> Vec<Flow> {
     let sessions = seen.status.iter().flat_map(|status| &status.sessions);
     let streams = sessions.flat_map(|session| {
@@ -112,7 +112,7 @@ impl Flow {
     }
 }
 
-/// The links that a session's chunks go over.
+/// Returns the links that carry a session's chunks.
 fn transports(session: &SessionStatus) -> String {
     let carries = |state, standing| state == PathState::Up && standing != PathStanding::Excluded;
     let mut links: Vec<&str> = Vec::new();

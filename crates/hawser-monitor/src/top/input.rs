@@ -1,4 +1,4 @@
-//! Lines to fill in and lists to pick from, and the requests that come of them.
+//! Dialogs: lines to fill in and lists to choose from, and the resulting requests.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use hawser_control::{LinkChange, Request, Scheduled};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde::Serialize;
 
-/// The dialog that takes the keys in place of the view.
+/// The dialog that takes keys instead of the view.
 #[derive(Debug)]
 pub(super) enum Input {
     Line(Line),
@@ -22,7 +22,7 @@ pub(super) struct Line {
     pub(super) then: Then,
 }
 
-/// Some choices, of which one is picked.
+/// A list of choices.
 #[derive(Debug)]
 pub(super) struct List {
     pub(super) title: String,
@@ -40,7 +40,7 @@ pub(super) enum Entered {
     Text(String),
 }
 
-/// Use of the text that was entered.
+/// Use of the entered text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Then {
     Filter,
@@ -53,7 +53,7 @@ pub(super) enum Then {
     RemoveRule(DoomedRule),
 }
 
-/// The rule that was shown when its removal was asked for.
+/// The rule that was shown when the user asked for its removal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DoomedRule {
     pub(super) number: u64,
@@ -62,7 +62,7 @@ pub(super) struct DoomedRule {
     pub(super) is_written: bool,
 }
 
-/// Quantity of a link that the user enters.
+/// Quantity of a link that the user can change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Quantity {
     Weight,
@@ -113,8 +113,8 @@ impl List {
 }
 
 impl Then {
-    /// The change to ask for, and what it is in words; what is wrong with `text` where it can't be.
-    /// None where nothing is to be asked.
+    /// Returns the change and its description, or the error in `text`. `None` if nothing is to be
+    /// requested.
     pub(super) fn change(
         &self,
         text: &str,
@@ -186,7 +186,7 @@ impl Quantity {
         }
     }
 
-    /// Asks for `text` of it for a link; what is wrong with that.
+    /// Returns the request that sets this quantity of a link to `text`, or the error in it.
     fn request(self, link: &str, text: &str, save: bool) -> Result<Request, String> {
         let mut change = LinkChange {
             name: link.to_owned(),
@@ -203,10 +203,10 @@ impl Quantity {
 }
 
 impl Whose {
-    /// By the program where it is known, else by where it leads.
+    /// Selects by the program if it is known, else by the destination.
     pub(super) fn of(program: Option<&str>, destination: &str) -> Result<Self, String> {
         match program {
-            // A star would stand for other programs, too.
+            // A star would match other programs, too.
             Some(name)
                 if !name.is_empty() && !name.contains(|it: char| it == '*' || it.is_control()) =>
             {
@@ -218,7 +218,7 @@ impl Whose {
     }
 
     fn at(destination: &str) -> Result<Self, String> {
-        // As streams for datagrams are called.
+        // Streams for datagrams have this suffix.
         let destination = destination.strip_suffix(" (udp)").unwrap_or(destination);
         if let Ok(address) = destination.parse::<SocketAddr>() {
             return Ok(Self::Address(address.ip()));
@@ -234,7 +234,7 @@ impl Whose {
         }
     }
 
-    /// The rule that lets it use one link alone.
+    /// Returns the rule that allows only one link.
     fn only(&self, link: &str) -> Result<String, String> {
         let mut rule = OnlyRule {
             only: link,

@@ -14,13 +14,13 @@ use super::{events, help, settings, why};
 /// Request to the terminal after a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wish {
-    /// Draw the changes; nothing else.
+    /// Draw the changes.
     Show,
-    /// To be drawn wholly anew.
+    /// Draw everything anew.
     Repaint,
-    /// To be left to the shell for a while.
+    /// Suspend, and return to the shell for a while.
     Suspend,
-    /// To end.
+    /// Quit.
     Quit,
 }
 
@@ -48,7 +48,7 @@ impl State {
         Wish::Show
     }
 
-    /// A key while there is something to fill in or to pick from.
+    /// Handles a key in a dialog.
     fn enter(&mut self, mut input: Input, key: KeyEvent) {
         let (entered, then) = match &mut input {
             Input::Help => return self.read_help(key.code),
@@ -80,7 +80,7 @@ impl State {
         self.scroll_by(by, help::LINES.len());
     }
 
-    /// A key that means the same everywhere, or one of the view's.
+    /// Handles a key outside of dialogs: a global one, or one of the view.
     fn command(&mut self, key: KeyCode) {
         match key {
             KeyCode::Tab | KeyCode::Right => self.turn(1),
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Shows the view that is so many places further on.
+    /// Shows the view that is `by` places further on.
     fn turn(&mut self, by: usize) {
         let here = View::ALL.iter().position(|view| *view == self.view);
         self.show_at((here.unwrap_or(0) + by) % View::ALL.len());
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    /// Selects what is so many places further on, or shows what is so many lines further down.
+    /// Moves the selection by this many places, or scrolls by this many lines.
     fn step(&mut self, by: isize) {
         match self.view {
             View::Links => {
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// Shows other ones of so many lines.
+    /// Scrolls by `by` in a text of `lines` lines.
     fn scroll_by(&mut self, by: isize, lines: usize) {
         let room = usize::from(body_height(self.size.1));
         let last = lines.saturating_sub(room);
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    /// Asks over which link alone the connections of the selected application shall go.
+    /// Asks for the only link of the selected application's connections.
     fn ask_only(&mut self) {
         let Some(flow) = self.flow() else {
             return self.complain("nothing is selected");
@@ -266,7 +266,7 @@ impl State {
         self.ask_choice(title, choices, None, Then::RemoveRule(doomed));
     }
 
-    /// Asks for another value of one line of the policy.
+    /// Asks for a new value of one line of the policy.
     fn pick_policy(&mut self, key: &PolicyKey) {
         let Some(policy) = &self.seen.policy else {
             return self.complain("the daemon has not told its policy");
@@ -296,5 +296,5 @@ impl State {
     }
 }
 
-/// Lines that page keys go.
+/// Lines per page key.
 const PAGE: isize = 10;

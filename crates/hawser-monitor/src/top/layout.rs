@@ -6,7 +6,7 @@ use ratatui::text::Line;
 
 use super::look::Look;
 
-/// The lines that a view has on a terminal of this height.
+/// Returns the lines of a view on a terminal of this height.
 pub(super) fn body_height(height: u16) -> u16 {
     height.saturating_sub(4)
 }
@@ -25,7 +25,7 @@ pub(super) fn draw_lines<'a>(
     }
 }
 
-/// The upper lines of an area, and the others.
+/// Splits an area into its upper lines and the rest.
 pub(super) fn split_top(area: Rect, height: u16) -> (Rect, Rect) {
     let parts = [Constraint::Length(height), Constraint::Fill(1)];
     let [top, rest] = Layout::vertical(parts).areas(area);

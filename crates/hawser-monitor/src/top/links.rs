@@ -1,4 +1,4 @@
-//! The links, and all that is known of the one that is selected.
+//! The view of links, with all details of the selected one.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::look::Look;
 use super::state::State;
 use super::table::{Column, Table};
 
-/// The table, and below it the one that is selected.
+/// Draws the table, and below it the selected link.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let links = state.shown_links();
     let keys: Vec<LinkIndex> = links.iter().map(|link| link.index).collect();
@@ -44,13 +44,13 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
-/// The head and all links, as long as enough is left for the one that is selected.
+/// Returns the height of the list of links, which leaves enough for the selected link.
 fn list_height(height: u16, links: usize) -> u16 {
     let wanted = u16::try_from(links + 1).unwrap_or(u16::MAX);
     wanted.min(height.saturating_sub(MIN_BELOW)).max(2)
 }
 
-/// The columns for a terminal of this width; what comes last goes first.
+/// Returns the columns for a terminal of this width; the last columns are left out first.
 fn columns(width: u16) -> Vec<Column> {
     let bars = Constraint::Length(bars_width(width));
     let mut columns = vec![
@@ -78,7 +78,7 @@ fn bars_width(width: u16) -> u16 {
     (width.saturating_sub(fixed) / 2).clamp(1, 60)
 }
 
-/// The largest rates of any link, which all bars are measured by.
+/// The largest rates of any link, the scale of all bars.
 struct Tops {
     up: u64,
     down: u64,
@@ -235,7 +235,7 @@ fn draw_title(state: &State, link: &LinkStatus, frame: &mut Frame<'_>, area: Rec
 struct Chart {
     label: String,
     values: Vec<Option<u64>>,
-    /// The largest value in words.
+    /// Formats the largest value.
     top: fn(u64) -> String,
     style: Style,
 }
@@ -300,9 +300,9 @@ fn bits(rates: &[Rate]) -> Vec<u64> {
     rates.iter().map(|rate| rate.bits_per_second()).collect()
 }
 
-/// From this width on there is room for all columns.
+/// Width from which all columns fit.
 const WIDE: u16 = 120;
-/// A title, three charts, and the words.
+/// A title, three charts, and the text.
 const MIN_BELOW: u16 = 4 + TEXT_LINES;
 const TEXT_LINES: u16 = 2;
 const LABEL: u16 = 20;

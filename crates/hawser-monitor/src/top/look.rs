@@ -1,4 +1,4 @@
-//! Appearance: with colours or without, with the characters that the terminal can show.
+//! Appearance: with or without colours, in the characters that the terminal can show.
 
 use hawser_control::printable;
 use ratatui::style::{Color, Modifier, Style};
@@ -7,7 +7,7 @@ use ratatui::symbols::{bar, border};
 /// Abilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// True if colours are used. What they say is said in words, too.
+    /// True if colours are used. Their meaning is also shown in words.
     pub colour: bool,
     /// True if only ASCII is shown.
     pub ascii: bool,
@@ -29,7 +29,7 @@ impl Look {
         }
     }
 
-    /// Returns a text from outside without characters that must not reach the terminal.
+    /// Returns an external text without characters that must not reach the terminal.
     pub(super) fn text(self, text: &str) -> String {
         let text = printable(text);
         if self.ascii {
@@ -39,7 +39,7 @@ impl Look {
         }
     }
 
-    /// One line of bars in exactly `width` columns, the latest at the right; `top` fills a column.
+    /// Returns bars in exactly `width` columns, the latest at the right; `top` fills a column.
     pub(super) fn bars(self, values: &[u64], top: u64, width: usize) -> String {
         let set = self.bar_set();
         let level = |value: &u64| match eighths(*value, top) {
@@ -120,7 +120,7 @@ impl Look {
     }
 }
 
-/// A little is not nothing.
+/// A small value is not shown as zero.
 fn eighths(value: u64, top: u64) -> u64 {
     let eighths = (u128::from(value) * 8).div_ceil(u128::from(top.max(1)));
     u64::try_from(eighths).unwrap_or(u64::MAX)
@@ -134,9 +134,9 @@ fn nearest(character: char) -> char {
     }
 }
 
-/// Terminals without colours begin so.
+/// Names of terminals without colours begin like this.
 const MONOCHROME: [&str; 5] = ["dumb", "vt1", "vt2", "vt3", "unknown"];
-/// The variables that say the locale, the first that is set wins.
+/// Variables with the locale; the first one that is set applies.
 const LOCALE: [&str; 3] = ["LC_ALL", "LC_CTYPE", "LANG"];
 
 const ASCII_BARS: bar::Set<'static> = bar::Set {

@@ -1,4 +1,4 @@
-//! The view of policies: how the daemon chooses links, and the alternatives.
+//! The view of the policy: how the daemon chooses links, and the alternatives.
 
 use hawser_control::PolicyStatus;
 use ratatui::Frame;

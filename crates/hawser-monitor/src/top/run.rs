@@ -1,4 +1,4 @@
-//! Moves keys, answers and seconds to the state, requests to the daemon and pictures to the
+//! Passes keys, answers and ticks to the state, requests to the daemon, and pictures to the
 //! terminal.
 
 use std::io;
@@ -18,14 +18,14 @@ use super::look::Look;
 use super::state::State;
 use super::terminal::{Screen, listen};
 
-/// Shows on this process's terminal what the daemon is doing, and steers it, until the user quits
-/// or a signal ends it.
+/// Shows and controls the daemon on this process's terminal until the user quits or a signal
+/// arrives.
 ///
-/// The daemon is asked a few things once a second, one after the other, and for its state twice.
-/// Fails when the terminal does.
+/// Sends some requests to the daemon each second, one after the other, and asks for its state
+/// twice. Fails if the terminal fails.
 pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
     let mut ends = Ends::listen()?;
-    // The process goes on after it was stopped.
+    // Continue signal after the process was stopped.
     let mut carry_on = unix::signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
     let mut screen = Screen::open()?;
     let mut keys = listen();
@@ -47,7 +47,7 @@ pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
                     Wish::Repaint => screen.repaint()?,
                     Wish::Suspend => {
                         screen.suspend()?;
-                        // The stop comes at once, or never.
+                        // The process is stopped at once, or never.
                         let _ = timeout(STOP, carry_on.recv()).await;
                         screen.resume()?;
                     }
@@ -83,7 +83,7 @@ pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
 /// The answer to a request in progress.
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, NoAnswer>> + 'a>>;
 
-/// The answer, when something was asked.
+/// Resolves with the answer, if a request is in progress.
 async fn arrival(answer: &mut Option<Answer<'_>>) -> Result<Response, NoAnswer> {
     match answer {
         Some(answer) => answer.await,
@@ -91,7 +91,7 @@ async fn arrival(answer: &mut Option<Answer<'_>>) -> Result<Response, NoAnswer> 
     }
 }
 
-/// Takes a key and those that wait behind it, up to one that the terminal has to act upon.
+/// Handles a key and those waiting behind it, up to one that the terminal has to act on.
 fn take_keys(
     state: &mut State,
     first: Option<io::Result<Event>>,
@@ -128,7 +128,7 @@ impl Ends {
         })
     }
 
-    /// Resolves when one of them comes.
+    /// Resolves at the first of these signals.
     async fn any(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -145,9 +145,9 @@ fn ticks(period: Duration) -> Interval {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A link that falls silent is to be seen within a second.
+/// A link that becomes silent is shown within a second.
 const LOOK: Duration = Duration::from_millis(500);
-/// Pictures are at least so far apart, unless a key was pressed or a link is in another state.
+/// Minimum time between two pictures, unless a key was pressed or a link changed its state.
 const PICTURE: Duration = Duration::from_millis(500);
-/// By when a process that has asked to be stopped is.
+/// Time within which a process that asked to be stopped is stopped.
 const STOP: Duration = Duration::from_millis(200);

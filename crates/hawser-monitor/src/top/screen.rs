@@ -1,4 +1,4 @@
-//! The whole picture: head, views, the line for what is said and filled in, the line of keys.
+//! The whole picture: header, views, the line for messages and input, the line of keys.
 
 use hawser_control::{StatusSnapshot, span};
 use ratatui::Frame;
@@ -14,7 +14,7 @@ use super::look::Look;
 use super::state::{State, View};
 use super::{events, help, links, policy, traffic, why};
 
-/// Draws what `state` has to show.
+/// Draws the state.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
     let area = frame.area();
     if area.width < MIN_WIDTH || area.height < MIN_HEIGHT {
@@ -44,7 +44,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
     }
 }
 
-/// The daemon, and what all links carry.
+/// Draws the daemon's state and the sum of all links.
 fn head(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let Some(status) = &state.seen.status else {
         return frame.render_widget(Line::styled("hawser", state.look.head()), area);
@@ -81,7 +81,7 @@ fn total(look: Look, status: &StatusSnapshot) -> String {
 fn tabs(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let tab = |(place, view): (usize, &View)| {
         let name = format!("{} {}", place + 1, view.name());
-        // In brackets too: not every terminal shows the style.
+        // Brackets as well: not every terminal shows the style.
         if *view == state.view {
             Span::styled(format!("[{name}]"), state.look.selected())
         } else {
@@ -148,7 +148,7 @@ fn keys(state: &State) -> String {
     format!("{own}  s save  ? help  q quit")
 }
 
-/// The choices of a list, over what is below.
+/// Draws the choices of a list over the view.
 fn pick(look: Look, list: &List, frame: &mut Frame<'_>, area: Rect) {
     let widest = list
         .choices
@@ -182,7 +182,7 @@ fn pick(look: Look, list: &List, frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
-/// Draws the totals alone: there is no room for lists.
+/// Draws only the totals: there is no room for lists.
 fn too_small(state: &State, frame: &mut Frame<'_>) {
     let area = frame.area();
     let total = state

@@ -13,13 +13,13 @@ pub(super) struct LatestAnswers {
     pub(super) status: Option<StatusSnapshot>,
     pub(super) history: HistoryReport,
     pub(super) policy: Option<PolicyStatus>,
-    /// The latest first.
+    /// Events, the latest first.
     pub(super) events: VecDeque<Event>,
     /// The number of the latest event.
     pub(super) latest_event: u64,
-    /// Connections that go over one link each.
+    /// Connections over one link each.
     pub(super) placed: Vec<PlacedConnection>,
-    /// The answer to the last question why.
+    /// Answer to the last `why` request.
     pub(super) why: Option<Result<WhyReport, String>>,
 }
 
@@ -30,19 +30,19 @@ impl LatestAnswers {
 
     /// Returns the history of a link's rates.
     pub(super) fn history(&self, link: &LinkStatus) -> Option<&LinkHistory> {
-        // One that is plugged in again has another number.
+        // A link that is plugged in again has another number.
         let mut all = self.history.links.iter();
         all.find(|it| it.name == link.name)
     }
 
-    /// Returns whether connections are placed by themselves.
+    /// Returns whether the daemon places connections itself.
     pub(super) fn places(&self) -> bool {
         let status = self.status.as_ref();
         status.is_some_and(|status| status.connections.is_some())
     }
 
-    /// Takes what the daemon is doing. Returns whether it is another daemon than before, of which
-    /// nothing else is known.
+    /// Stores the daemon's status. Returns whether it is from a new daemon, of which nothing else
+    /// is known.
     pub(super) fn handle_status(&mut self, status: StatusSnapshot) -> bool {
         let is_other = self.status.as_ref().is_some_and(|before| {
             before.process_id != status.process_id || before.uptime > status.uptime
@@ -54,13 +54,13 @@ impl LatestAnswers {
         is_other
     }
 
-    /// Takes any other answer to a question.
+    /// Stores any other answer.
     pub(super) fn handle_answer(&mut self, response: Response) {
         match response {
             Response::History(history) => self.history = *history,
             Response::Policy(policy) => self.policy = Some(*policy),
             Response::Events { events, latest } => {
-                // There may be more than fit into one answer.
+                // There may be more events than fit into one answer.
                 self.latest_event = events.last().map_or(latest, |event| event.id);
                 events
                     .into_iter()

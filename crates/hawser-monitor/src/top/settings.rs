@@ -1,4 +1,4 @@
-//! The settings and rules of the policy, and what each may be changed to.
+//! The settings and rules of the policy, and their possible values.
 
 use hawser_control::{PolicyStatus, Scheduled};
 
@@ -14,7 +14,7 @@ pub(super) enum PolicyKey {
     Rule(u64),
 }
 
-/// Values that one line may have.
+/// Possible values of one line.
 pub(super) struct Choice {
     pub(super) title: &'static str,
     pub(super) now: Option<String>,
@@ -22,7 +22,7 @@ pub(super) struct Choice {
     pub(super) then: Then,
 }
 
-/// The lines, in their order.
+/// Returns the lines in their order.
 pub(super) fn keys(policy: Option<&PolicyStatus>) -> Vec<PolicyKey> {
     let Some(policy) = policy else {
         return Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn keys(policy: Option<&PolicyStatus>) -> Vec<PolicyKey> {
     SETTINGS.into_iter().chain(rules).collect()
 }
 
-/// Returns the values that a setting may have; none for a rule.
+/// Returns the possible values of a setting; `None` for a rule.
 pub(super) fn choice(policy: &PolicyStatus, key: &PolicyKey) -> Option<Choice> {
     let choice = |title, now, known, then| Choice {
         title,

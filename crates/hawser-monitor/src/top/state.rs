@@ -1,4 +1,4 @@
-//! All of `hawser top` but its terminal and its socket.
+//! `hawser top` without its terminal and its socket.
 
 use hawser_control::{ErrorReason, LinkChange, LinkState, LinkStatus, Request, Response};
 use hawser_types::{LinkIndex, LinkUse};
@@ -13,14 +13,13 @@ use super::look::Look;
 use super::seen::LatestAnswers;
 use super::settings::PolicyKey;
 
-/// The state of the program: everything that it shows and asks.
+/// State of the program: everything that it shows and requests.
 ///
-/// Tell it of keys ([`handle_key`](Self::handle_key)), of answers
-/// ([`handle_answer`](Self::handle_answer)), of the terminal's size
-/// ([`handle_size`](Self::handle_size)), and of every second
-/// ([`handle_second`](Self::handle_second)). After each, take what is to be asked from
-/// [`poll_request`](Self::poll_request); it gives nothing before that is answered. What it looks
-/// like is drawn by [`screen::draw`](super::screen::draw).
+/// Pass keys ([`handle_key`](Self::handle_key)), answers ([`handle_answer`](Self::handle_answer)),
+/// the terminal's size ([`handle_size`](Self::handle_size)), and a tick every second
+/// ([`handle_second`](Self::handle_second)). After each, send the next request of
+/// [`poll_request`](Self::poll_request); there is no other one before its answer.
+/// [`screen::draw`](super::screen::draw) draws the state.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) look: Look,
@@ -30,23 +29,23 @@ pub(super) struct State {
     pub(super) flows: Cursor<FlowKey>,
     pub(super) policy: Cursor<PolicyKey>,
     pub(super) order: Order,
-    /// Text that entries must contain, in small letters; empty for all.
+    /// Text that entries must contain, in lower case; empty for all entries.
     pub(super) filter: String,
-    /// The flow that `why` explains; none for all of them.
+    /// The flow that `why` explains; `None` for all flows.
     pub(super) about: Option<FlowKey>,
-    /// Lines of text above those that are shown.
+    /// Lines of text scrolled out at the top.
     pub(super) scroll: usize,
     pub(super) direction: Direction,
-    /// True if changes are written to the configuration.
+    /// True if changes are saved to the configuration.
     pub(super) save: bool,
     pub(super) input: Option<Input>,
     pub(super) note: Option<Note>,
-    /// Reason why the daemon does not answer, while it does not.
+    /// Error while the daemon does not answer.
     pub(super) silence: Option<String>,
     /// The terminal's columns and lines.
     pub(super) size: (u16, u16),
     asking: Asking,
-    /// Seconds until the policy is asked for again.
+    /// Seconds until the next request for the policy.
     until_policy: u8,
 }
 
@@ -61,7 +60,7 @@ pub(super) enum View {
     Policy,
 }
 
-/// Direction of a link that changes apply to.
+/// Direction of a link to which changes apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Direction {
     #[default]
@@ -75,7 +74,7 @@ pub(super) enum Direction {
 pub(super) struct Note {
     pub(super) text: String,
     pub(super) is_bad: bool,
-    /// Seconds that it is shown.
+    /// Remaining seconds on screen.
     left: u8,
 }
 
@@ -118,7 +117,7 @@ impl Direction {
 }
 
 impl State {
-    /// Knows nothing yet.
+    /// Creates a state without any answers.
     pub(super) fn new(look: Look, size: (u16, u16)) -> Self {
         Self {
             look,
@@ -142,12 +141,12 @@ impl State {
         }
     }
 
-    /// Takes the terminal's columns and lines.
+    /// Sets the terminal's columns and lines.
     pub(super) fn handle_size(&mut self, size: (u16, u16)) {
         self.size = size;
     }
 
-    /// A second is over: asks anew for what is shown, unless the last answers are still due.
+    /// Handles a tick: requests the shown data again, unless answers are still due.
     pub(super) fn handle_second(&mut self) {
         self.note = self.note.take().and_then(Note::older);
         if self.asking.is_idle() {
@@ -159,25 +158,25 @@ impl State {
         }
     }
 
-    /// It is time to look at the daemon's state, unless the last answers are still due.
+    /// Requests the daemon's status, unless answers are still due.
     pub(super) fn handle_look(&mut self) {
         if self.asking.is_idle() {
             self.asking.question(self.question_status());
         }
     }
 
-    /// The states of all links, by their order.
+    /// Returns the states of all links, in their order.
     pub(super) fn link_states(&self) -> Vec<LinkState> {
         let links = self.seen.status.iter().flat_map(|status| &status.links);
         links.map(|link| link.state).collect()
     }
 
-    /// The next request, once the one before is answered.
+    /// Returns the next request, once the previous one is answered.
     pub(super) fn poll_request(&mut self) -> Option<Request> {
         self.asking.poll_request()
     }
 
-    /// Takes the answer to the last request.
+    /// Handles the answer to the last request.
     pub(super) fn handle_answer(&mut self, answer: Result<Response, NoAnswer>) {
         let asked = self.asking.answered();
         match (answer, asked) {
@@ -193,14 +192,14 @@ impl State {
         }
     }
 
-    /// Asks for a change; `words` say which.
+    /// Requests a change, which `words` describe.
     pub(super) fn change(&mut self, request: Request, words: String) {
         if !self.asking.change(request, words) {
             self.complain("too many changes wait for the daemon; this one is not made");
         }
     }
 
-    /// Uses the link that is selected otherwise, in the direction that is chosen.
+    /// Changes the use of the selected link, in the chosen direction.
     pub(super) fn use_link(&mut self, usage: LinkUse) {
         let Some(link) = self.link() else {
             return self.complain("no link is selected");
@@ -225,7 +224,7 @@ impl State {
         self.change(Request::SetLink(change), words);
     }
 
-    /// Shows another view, and asks for what is in it.
+    /// Shows another view, and requests its data.
     pub(super) fn show(&mut self, view: View) {
         if self.view != view {
             self.view = view;
@@ -235,14 +234,14 @@ impl State {
         self.ask_for_view();
     }
 
-    /// Asks why for one flow, or for all of them.
+    /// Requests the reasons for one flow, or for all of them.
     pub(super) fn ask_why(&mut self, about: Option<FlowKey>) {
         self.about = about;
         self.seen.why = None;
         self.show(View::Why);
     }
 
-    /// The links that match the filter; those that are not for use come last.
+    /// Returns the links that match the filter; unused ones come last.
     pub(super) fn shown_links(&self) -> Vec<&LinkStatus> {
         let links = self.seen.links().iter();
         let matching = links.filter(|link| contains(&link.name, &self.filter));
@@ -251,7 +250,7 @@ impl State {
         shown
     }
 
-    /// The link that is selected.
+    /// Returns the selected link.
     pub(super) fn link(&self) -> Option<&LinkStatus> {
         let links = self.shown_links();
         let keys: Vec<LinkIndex> = links.iter().map(|link| link.index).collect();
@@ -263,7 +262,7 @@ impl State {
         flows(&self.seen, self.order, &self.filter)
     }
 
-    /// The flow that is selected.
+    /// Returns the selected flow.
     pub(super) fn flow(&self) -> Option<Flow> {
         let mut flows = self.shown_flows();
         let keys: Vec<FlowKey> = flows.iter().map(|flow| flow.key.clone()).collect();
@@ -296,7 +295,7 @@ impl State {
         }
     }
 
-    /// Asks for the data that the view shows beside the status.
+    /// Requests the data that the view shows in addition to the status.
     fn ask_for_view(&mut self) {
         match self.view {
             View::Links => self.asking.question(Request::History {
@@ -328,7 +327,7 @@ impl State {
             None => (None, None, None),
             Some(FlowKey::Connection(id)) => (None, None, Some(*id)),
             Some(FlowKey::Stream { session, id }) => (Some(session.clone()), Some(*id), None),
-            // The answer on its session has it.
+            // The report on its session contains the flow.
             Some(FlowKey::Packets { session, .. }) => (Some(session.clone()), None, None),
         };
         Request::Why {
@@ -352,9 +351,9 @@ impl State {
         self.asking.question(Request::Policy);
     }
 
-    /// The answer to a question.
+    /// Handles the answer to a question.
     fn handle_news(&mut self, request: &Request, response: Response) {
-        // The user may ask about something else by now.
+        // The user may have selected another flow meanwhile.
         let is_why = *request == self.question_why();
         match (request, response) {
             (_, Response::Status(status)) => {
@@ -408,5 +407,5 @@ const NOTE_SECONDS: u8 = 10;
 const POLICY_SECONDS: u8 = 5;
 /// Samples of history: as many as the widest bars have columns.
 const SAMPLES: u64 = 240;
-/// Connections placed by themselves that are listed at most.
+/// Limit of listed connections that were placed by themselves.
 const CONNECTIONS: u64 = 256;

@@ -1,4 +1,4 @@
-//! Tables: columns with heads, and rows of which one may be selected.
+//! Tables: columns with headers, and rows of which one may be selected.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Rect};
@@ -33,18 +33,18 @@ impl Column {
     }
 }
 
-/// Rows under a head, of which one may be selected.
+/// Rows under a header, of which one may be selected.
 pub(super) struct Table<'a> {
     pub(super) columns: &'a [Column],
     pub(super) selected: Option<usize>,
     /// Number of rows.
     pub(super) count: usize,
-    /// Text in place of the rows when there are none.
+    /// Text in place of the rows of an empty table.
     pub(super) empty: &'static str,
 }
 
 impl Table<'_> {
-    /// Draws the rows that fit, the selected one among them; `row` makes them by their places.
+    /// Draws the rows that fit, including the selected one; `row` creates a row by its place.
     pub(super) fn draw(
         &self,
         look: Look,

@@ -1,4 +1,4 @@
-//! The terminal: taken over, and given back whatever happens.
+//! The terminal: taken over, and always restored.
 
 use std::io::{self, Stdout, stdout};
 use std::sync::Once;
@@ -17,13 +17,13 @@ use tokio::sync::mpsc;
 use super::screen;
 use super::state::State;
 
-/// A screen of our own on the terminal, as long as this lives.
+/// A full-screen mode on the terminal, until it is dropped.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Takes over the terminal.
     pub(super) fn open() -> io::Result<Self> {
         give_back_on_panic();
         let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
@@ -32,36 +32,36 @@ impl Screen {
         Ok(screen)
     }
 
-    /// The terminal's columns and lines.
+    /// Returns the terminal's columns and lines.
     pub(super) fn size(&self) -> io::Result<(u16, u16)> {
         let size = self.terminal.size()?;
         Ok((size.width, size.height))
     }
 
-    /// Draws what has changed.
+    /// Draws the changes.
     pub(super) fn draw(&mut self, state: &State) -> io::Result<()> {
         self.terminal.draw(|frame| screen::draw(state, frame))?;
         Ok(())
     }
 
-    /// Has the next picture drawn wholly.
+    /// Makes the next picture a complete one.
     pub(super) fn repaint(&mut self) -> io::Result<()> {
-        // `clear` would ask the terminal for its cursor, and the answer would be taken for keys.
+        // `clear` would ask the terminal for its cursor, and the answer would be mistaken for keys.
         let size = self.terminal.size()?;
         self.terminal.resize(size.into())
     }
 
-    /// Gives the terminal back and stops, with all of the job, as Ctrl-Z does. The kernel ignores
-    /// that where no shell would be there to go on.
+    /// Restores the terminal and stops the whole job, as Ctrl-Z does. The kernel ignores this if
+    /// there is no shell to continue it.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back()?;
         kill_current_process_group(Signal::TSTP)?;
         Ok(())
     }
 
-    /// Takes the terminal over again.
+    /// Takes over the terminal again.
     pub(super) fn resume(&mut self) -> io::Result<()> {
-        // The shell has set the terminal as it likes it, which is to be had again later.
+        // The shell has set its own modes, which must be restored later.
         disable_raw_mode()?;
         take()?;
         self.repaint()
@@ -70,15 +70,15 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A terminal that is gone needs no restoring.
         let _ = give_back();
     }
 }
 
-/// Returns the terminal's events from now on: keys and new sizes.
+/// Returns a receiver of the terminal's events: keys and new sizes.
 pub(super) fn listen() -> mpsc::Receiver<io::Result<Event>> {
     let (sender, receiver) = mpsc::channel(KEYS);
-    // It ends with the process: nothing else ends waiting for a key.
+    // The thread ends with the process: nothing else ends waiting for a key.
     std::thread::spawn(move || {
         loop {
             let event = event::read();
@@ -102,7 +102,7 @@ fn give_back() -> io::Result<()> {
     restored
 }
 
-/// Gives the terminal back before a panic prints its message, so that the message can be read.
+/// Restores the terminal before a panic prints its message, so that the message is readable.
 fn give_back_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -114,5 +114,5 @@ fn give_back_on_panic() {
     });
 }
 
-/// Keys that wait until the picture is drawn.
+/// Limit of keys that wait until the picture is drawn.
 const KEYS: usize = 64;

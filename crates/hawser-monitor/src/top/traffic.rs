@@ -1,4 +1,4 @@
-//! The view of what applications move.
+//! The view of applications' traffic.
 
 use hawser_control::{StatusSnapshot, size, span};
 use ratatui::Frame;
@@ -12,7 +12,7 @@ use super::layout::split_top;
 use super::state::State;
 use super::table::{Column, Table};
 
-/// The table of all of them.
+/// Draws the table of all flows.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let flows = state.shown_flows();
     let keys: Vec<FlowKey> = flows.iter().map(|flow| flow.key.clone()).collect();

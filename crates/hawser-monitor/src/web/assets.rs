@@ -6,13 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 
-/// A file of the dashboard, which is part of the program.
+/// A file of the dashboard, embedded in the program.
 #[derive(Clone)]
 pub(super) struct Asset {
     pub(super) path: String,
     kind: &'static str,
     body: Bytes,
-    /// Names its content, in quotes.
+    /// Identifier of its content, in quotes.
     tag: String,
 }
 
@@ -33,9 +33,9 @@ pub(super) fn all() -> impl Iterator<Item = Asset> {
 }
 
 impl Asset {
-    /// The file, unless the browser has it.
+    /// Returns the file, unless the browser has it.
     pub(super) fn answer(&self, headers: &HeaderMap) -> Response {
-        // To be asked for again each time, so that no page of an earlier release stays in use.
+        // Browsers must ask each time, so that no page of an earlier release stays in use.
         let cached = [(ETAG, self.tag.as_str()), (CACHE_CONTROL, "no-cache")];
         let known = headers.get_all(IF_NONE_MATCH).iter();
         let mut known = known.filter_map(|value| value.to_str().ok());

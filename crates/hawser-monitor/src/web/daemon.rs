@@ -1,13 +1,13 @@
-//! The daemon, as the web server sees it.
+//! The daemon, from the web server's point of view.
 
 use hawser_control::{Request, Response};
 use tokio::sync::watch;
 
-/// The daemon that is shown and controlled.
+/// The daemon to show and control.
 pub trait Daemon: Send + Sync + 'static {
-    /// Answers at once. To [`Request::Events`] too: how long that wants to wait is ignored.
+    /// Answers at once, even [`Request::Events`], whose waiting time is ignored.
     fn answer(&self, request: &Request) -> Response;
 
-    /// A number that grows once a second, when links have been looked at, and with each new event.
+    /// Returns a number that grows with each new event, and once a second after a check of links.
     fn changes(&self) -> watch::Receiver<u64>;
 }

@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Token;
 use super::daemon::Daemon;
 
-/// Feeds: what changes, as server-sent events.
+/// Feeds: changes as server-sent events.
 ///
-/// A feed has no task and no queue of its own: it asks what is new when its reader has taken what
-/// was there before. So a slow reader skips snapshots, and gets events later but all of them. The
-/// snapshot is made once for all readers, and not at all while there are none.
+/// A feed has no task and no queue of its own: it asks for news when its reader has taken the
+/// previous ones. A slow reader therefore skips snapshots, and gets all events later. The snapshot
+/// is made once for all readers, and not at all without readers.
 pub(super) struct Hub {
     daemon: Arc<dyn Daemon>,
     changes: watch::Receiver<u64>,
@@ -28,14 +28,14 @@ pub(super) struct Hub {
 /// Frames that are the same for all readers.
 #[derive(Clone, Default)]
 struct Picture {
-    /// The number of the change that it shows, and when it was made.
+    /// Number of the change that it shows, and when it was made.
     of: Option<(u64, Instant)>,
     status: Option<Bytes>,
     policy: Option<Bytes>,
 }
 
 impl Hub {
-    /// Has at most `feeds` readers at once, whose feeds end once the sender of `closed` is gone.
+    /// Creates a hub for at most `feeds` readers. Feeds end once the sender of `closed` is dropped.
     pub(super) fn new(
         daemon: Arc<dyn Daemon>,
         feeds: usize,
@@ -50,8 +50,8 @@ impl Hub {
         })
     }
 
-    /// One more feed, for a reader that knows the events up to `after` and has shown `token`, with
-    /// which the feed ends; none when there are too many.
+    /// Opens a feed for a reader that knows the events up to `after`; `None` if there are too many.
+    /// The feed ends when the presented `token` is replaced.
     pub(super) fn open(
         self: &Arc<Self>,
         after: u64,
@@ -87,7 +87,7 @@ impl Hub {
             if shown >= change {
                 return picture.clone();
             }
-            // Many events at once are one picture.
+            // Many events in a row share one picture.
             sleep_until(made + MIN_PERIOD).await;
         }
         let latest = *self.changes.borrow();
@@ -99,7 +99,7 @@ impl Hub {
         picture.clone()
     }
 
-    /// The answer to a request as a frame; none when the daemon has no such thing.
+    /// Returns the answer to a request as a frame; `None` if the daemon has no such data.
     fn told(&self, kind: &str, request: &Request) -> Option<Bytes> {
         let response = self.daemon.answer(request);
         if matches!(response, Response::Error { .. }) {
@@ -108,7 +108,7 @@ impl Hub {
         match encode_response(&response) {
             Ok(line) => Some(frame(kind, line.trim_ascii_end())),
             Err(error) => {
-                tracing::warn!(%error, "an answer can't be encoded");
+                tracing::warn!(%error, "encoding an answer failed");
                 None
             }
         }
@@ -121,18 +121,18 @@ struct Feed {
     changes: watch::Receiver<u64>,
     closed: watch::Receiver<()>,
     token: watch::Receiver<Token>,
-    /// The latest event that it knows.
+    /// Latest event that the reader knows.
     after: u64,
     shown: Picture,
-    /// Frames that it has not taken yet, of one change.
+    /// Frames of one change that the reader has not taken yet.
     waiting: VecDeque<Bytes>,
-    /// Given back when the feed is dropped. hyper drops a connection's socket before the body that
-    /// it was sending, so a reader is cut off before its place is another's.
+    /// Place that is released when the feed is dropped. hyper drops a connection's socket before
+    /// the body that it was sending, so a reader is cut off before its place is reused.
     _place: OwnedSemaphorePermit,
 }
 
 impl Feed {
-    /// The next frame; none when the server ends, or the token that was shown is replaced.
+    /// Returns the next frame; `None` when the server ends, or the presented token is replaced.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.waiting.pop_front() {
@@ -158,13 +158,13 @@ impl Feed {
         }
     }
 
-    /// Returns the events that the reader has not had, as one piece.
+    /// Returns the events that are new to the reader, as one piece.
     fn new_events(&mut self) -> Option<Bytes> {
         let mut after = self.after;
         let events = loop {
             let request = Request::Events { after, wait: None };
             match self.hub.daemon.answer(&request) {
-                // The reader knows those of an earlier daemon, which counted for itself.
+                // The reader knows events of an earlier daemon, which had its own numbers.
                 Response::Events { latest, .. } if latest < after => after = 0,
                 Response::Events { events, latest } => {
                     self.after = latest;
@@ -184,16 +184,16 @@ fn event(event: &Event) -> Option<Vec<u8>> {
     Some([id, frame("event", &data).into()].concat())
 }
 
-/// One server-sent event. `data` is JSON, which has no line ends in it.
+/// Returns one server-sent event. `data` is JSON without line ends.
 fn frame(kind: &str, data: &[u8]) -> Bytes {
     [&b"event: "[..], kind.as_bytes(), b"\ndata: ", data, b"\n\n"]
         .concat()
         .into()
 }
 
-/// Between two snapshots.
+/// Minimum time between two snapshots.
 const MIN_PERIOD: Duration = Duration::from_millis(250);
-/// After that a reader is told that there is nothing to tell, by a comment: so both ends notice
-/// when the other is gone.
+/// Time without news after which a reader gets a comment, so that both ends notice when the other
+/// is gone.
 const SILENCE: Duration = Duration::from_secs(4);
 const STILL_THERE: &[u8] = b": nothing new\n\n";

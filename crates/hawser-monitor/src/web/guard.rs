@@ -1,5 +1,5 @@
-//! Access control: requests must come from this server's own pages, by its own name, and show the
-//! token.
+//! Access control: requests must come from this server's own pages, use its own name, and present
+//! the token.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::guests::Badge;
 use super::head::{host, shown_token};
 use super::site::Site;
 
-/// Lets pass who asks this server by its own name, and from no other page; every answer gets what
-/// keeps browsers strict.
+/// Admits requests that use this server's own name, from its own pages; adds headers to every
+/// answer that make browsers strict.
 pub(super) async fn own_pages(
     State(site): State<Arc<Site>>,
     request: Request,
@@ -31,13 +31,13 @@ pub(super) async fn own_pages(
             HeaderValue::from_static(value),
         );
     }
-    // Assets have said otherwise.
+    // Assets have set their own value.
     let cached = headers.entry(CACHE_CONTROL);
     cached.or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// Lets pass who shows the token, or the pass that comes of it.
+/// Admits requests with the token, or with the pass made from it.
 pub(super) async fn token_holders(
     State(site): State<Arc<Site>>,
     mut request: Request,
@@ -52,7 +52,7 @@ pub(super) async fn token_holders(
     if !is_let_in {
         return turned_away();
     }
-    // It tells when the token that was shown is none any more.
+    // The handler sees when the presented token has been replaced.
     request.extensions_mut().insert(token);
     let badge = request.extensions().get::<Badge>();
     if badge.is_some_and(|badge| !badge.mark_known()) {
@@ -62,14 +62,14 @@ pub(super) async fn token_holders(
     next.run(request).await
 }
 
-/// Returns the answer to a request without the token.
+/// Returns the answer to a request without a valid token.
 pub(super) fn turned_away() -> Response {
     let ask_for_it = [(WWW_AUTHENTICATE, "Bearer")];
     (StatusCode::UNAUTHORIZED, ask_for_it, NO_TOKEN).into_response()
 }
 
-/// A page runs the scripts that come with it and talks to this server, and nothing else; no page of
-/// others frames, embeds or reads it.
+/// A page runs only its own scripts and talks only to this server; no foreign page frames, embeds
+/// or reads it.
 const STRICT: [(&str, &str); 5] = [
     (
         "content-security-policy",

@@ -23,7 +23,7 @@ pub(super) struct Guests {
     limits: Limits,
     closed: watch::Receiver<()>,
     tasks: JoinSet<()>,
-    /// The oldest first.
+    /// Clients, the oldest first.
     list: VecDeque<Guest>,
 }
 
@@ -32,14 +32,14 @@ struct Guest {
     badge: Badge,
 }
 
-/// Goes with every request of a connection: unknown, known (a request has shown the token) or
-/// dismissed (the connection ends for another). Known and dismissed are final, so a connection that
-/// has shown the token is not ended for another, and a dismissed one opens no feed any more.
+/// State of a connection, shared with all of its requests: unknown, known (a request presented the
+/// token) or dismissed (the connection ends for another). Known and dismissed are final: a known
+/// connection is never ended for another, and a dismissed one opens no feed.
 #[derive(Clone, Default)]
 pub(super) struct Badge(Arc<AtomicU8>);
 
 impl Badge {
-    /// Marks the connection as known. Returns whether it is, so `false` after a dismissal.
+    /// Marks the connection as known. Returns `false` if it was dismissed before.
     pub(super) fn mark_known(&self) -> bool {
         self.leave_unknown(KNOWN) != DISMISSED
     }
@@ -59,7 +59,7 @@ impl Badge {
 }
 
 impl Guests {
-    /// Creates an empty list. Connections end in order once the sender of `closed` is gone.
+    /// Creates an empty list. Connections end in order once the sender of `closed` is dropped.
     pub(super) fn new(router: Router, limits: Limits, closed: watch::Receiver<()>) -> Self {
         Self {
             router,
@@ -70,20 +70,20 @@ impl Guests {
         }
     }
 
-    /// Returns whether there is memory for one more, those included that were told to leave and
-    /// have not yet.
+    /// Returns whether there is memory for one more client, including those that were told to leave
+    /// but have not left yet.
     pub(super) fn has_room(&self) -> bool {
         self.tasks.len() < 2 * self.limits.connections
     }
 
-    /// Serves one more connection. When there are too many, it ends the oldest one that has not
-    /// shown the token: so clients that are silent, or have no token, keep no others out.
+    /// Serves one more connection. If there are too many, it ends the oldest one without the token,
+    /// so that silent clients and clients without a token keep no others out.
     pub(super) fn admit(&mut self, stream: TcpStream) {
         self.list.retain(|guest| !guest.task.is_finished());
         if self.list.len() >= self.limits.connections {
             let unknown = self.list.iter().position(|guest| guest.badge.dismiss());
             let Some(guest) = unknown.and_then(|at| self.list.remove(at)) else {
-                tracing::debug!("too many browsers are connected: one more is refused");
+                tracing::debug!("refusing a browser connection: limit reached");
                 return;
             };
             guest.task.abort();
@@ -99,16 +99,16 @@ impl Guests {
         self.list.push_back(Guest { task, badge });
     }
 
-    /// Resolves when a client has left; none when no client is connected.
+    /// Resolves when a client has left; `None` if no client is connected.
     pub(super) async fn gone(&mut self) -> Option<()> {
         self.tasks.join_next().await.map(drop)
     }
 
-    /// Waits a short time until all have left, then sends them away.
+    /// Waits a short time until all clients have left, then disconnects the rest.
     pub(super) async fn finish(mut self) {
         let all_gone = async { while self.gone().await.is_some() {} };
         if tokio::time::timeout(END_PATIENCE, all_gone).await.is_err() {
-            tracing::debug!("browsers did not take their answers in time");
+            tracing::debug!("disconnecting browsers that did not read their answers in time");
         }
     }
 }
@@ -141,12 +141,12 @@ async fn converse(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection of a browser has ended");
+        tracing::debug!(%error, "browser connection ended");
     }
 }
 
 const MAX_HEADERS: usize = 64;
-/// Bytes of a request's head, all of its lines together.
+/// Limit of bytes of a request's head.
 const MAX_HEAD: usize = 16 * 1024;
 const END_PATIENCE: Duration = Duration::from_secs(1);
 const UNKNOWN: u8 = 0;

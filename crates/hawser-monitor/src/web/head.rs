@@ -1,18 +1,18 @@
-//! The head of a request: the name of the server, the page that asks, the token.
+//! The head of a request: the server's name, the origin page, the token.
 
 use std::net::SocketAddr;
 
 use axum::http::Uri;
 use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 
-/// Returns the name by which a request calls this server, in lower case as pages know it.
+/// Returns the name that a request uses for this server, in lower case as pages know it.
 pub(super) fn host(headers: &HeaderMap) -> Option<String> {
     let host = std::str::from_utf8(only(headers, &HOST)?).ok()?;
     Some(host.to_ascii_lowercase())
 }
 
-/// The names of this server in its own pages. A foreign name that resolves to this address is not
-/// one of them.
+/// Names of this server in its own pages. A foreign name that resolves to this address is none of
+/// them.
 pub(super) struct OwnNames(Vec<String>);
 
 impl OwnNames {
@@ -23,15 +23,15 @@ impl OwnNames {
         let mut names: Vec<_> = others.map(|host| format!("{host}:{port}")).into();
         names.push(own);
         if port == HTTP_PORT {
-            // Browsers leave it out.
+            // Browsers leave out the default port.
             let bare = |name: &String| name.rsplit_once(':').map(|(host, _)| host.to_owned());
             names.extend(names.iter().filter_map(bare).collect::<Vec<_>>());
         }
         Self(names)
     }
 
-    /// Fails with the reason unless a request is for one of them, and from a page of the same, or
-    /// of none.
+    /// Fails with the reason unless a request uses one of these names, and comes from a page of the
+    /// same name or from no page.
     pub(super) fn are_meant(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), &'static str> {
         let host = only(headers, &HOST).ok_or(NO_HOST)?;
         let named = uri.authority().map(|authority| authority.as_str());
@@ -55,13 +55,13 @@ impl OwnNames {
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`.
+/// Returns the token of `Authorization: Bearer TOKEN`.
 pub(super) fn shown_token(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = only(headers, &AUTHORIZATION)?.split_at_checked(BEARER.len())?;
     scheme.eq_ignore_ascii_case(BEARER).then_some(token)
 }
 
-/// The value of a header that stands there once.
+/// Returns the value of a header that occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -1,17 +1,17 @@
-//! Bounds of the web server.
+//! Limits of the web server.
 
 use std::time::Duration;
 
 /// Limits of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once. One more ends the oldest that has not shown the token yet; where all
-    /// have, it is refused.
+    /// Simultaneous connections. One more ends the oldest that has not presented the token yet; if
+    /// all have, it is refused.
     pub connections: usize,
-    /// Feeds at once; one more is refused.
+    /// Simultaneous feeds; one more is refused.
     pub feeds: usize,
-    /// Time for the head of a request, from the connection or from the answer before; time for a
-    /// body; and time for a reader to take anything of what waits for it.
+    /// Time for the head of a request, from the connection or from the previous answer; time for a
+    /// body; and time for a reader to take any of the data that waits for it.
     pub patience: Duration,
 }
 

@@ -7,14 +7,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// A connection that fails when its reader has taken nothing for too long of what waits for it.
+/// A connection that fails if its reader takes none of the waiting data for too long.
 ///
-/// It is then reset as it is closed: the end of the stream would wait behind what the reader does
-/// not take, and the kernel would keep all of it for minutes.
+/// It is then reset on close: a regular end would wait behind the unread data, and the kernel would
+/// keep all of it for minutes.
 pub(super) struct Patient {
     stream: TcpStream,
     patience: Duration,
-    /// Runs while something waits.
+    /// Timer that runs while data waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -42,7 +42,7 @@ impl Patient {
             .get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(waiting.as_mut().poll(context));
         if let Err(error) = self.stream.set_zero_linger() {
-            tracing::debug!(%error, "a reader that stalls is not told that its connection ends");
+            tracing::debug!(%error, "preparing the reset of a stalled connection failed");
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

@@ -21,7 +21,7 @@ use super::site::Site;
 use super::{Token, assets};
 use crate::metrics;
 
-/// Every path that there is.
+/// Returns the router of all paths.
 pub(super) fn router(site: Site) -> Router {
     let site = Arc::new(site);
     let mut router = Router::new()
@@ -34,7 +34,7 @@ pub(super) fn router(site: Site) -> Router {
         let path = asset.path.clone();
         let answer = move |State(site): State<Arc<Site>>, headers: HeaderMap| {
             ready(match host(&headers) {
-                // Browsers take along what stands behind `#`.
+                // Browsers keep the fragment behind `#`.
                 Some(host) if asset.path == "/" && is_name(&host) => {
                     Redirect::temporary(&format!("http://{}/", site.address)).into_response()
                 }
@@ -48,8 +48,8 @@ pub(super) fn router(site: Site) -> Router {
         .with_state(site)
 }
 
-/// Shows that this server knows the token, and what a pass for it is made of. Costs two hashes,
-/// which is less than what else a request costs.
+/// Proves that this server knows the token, and returns the run for the pass. Costs two hashes,
+/// which is less than the rest of a request.
 async fn prove(
     State(site): State<Arc<Site>>,
     Path(nonce): Path<String>,
@@ -68,13 +68,13 @@ async fn prove(
     (kind, answer.to_string()).into_response()
 }
 
-/// Returns whether a host is not an address. A name has several, of which another program may have
-/// one, and pass on to this server what it is asked itself.
+/// Returns whether a host is not an address. A name may resolve to several addresses, and another
+/// program at one of them could relay requests to this server.
 fn is_name(host: &str) -> bool {
     host.starts_with("localhost")
 }
 
-/// One request of the control API.
+/// Handles one request of the control API.
 async fn ask(
     State(site): State<Arc<Site>>,
     Extension(token): Extension<watch::Receiver<Token>>,
@@ -84,7 +84,7 @@ async fn ask(
         Ok(body) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    // That may have taken a while.
+    // Reading the body may have taken a while.
     if token.has_changed().unwrap_or_default() {
         return turned_away();
     }
@@ -111,7 +111,7 @@ async fn feed(
             (kind, Body::from_stream(feed)).into_response()
         }
         None => {
-            // Who has shown the token is not sent away for others, so he must not stay for nothing.
+            // A known connection is never ended for others, so it must not stay open without use.
             let later = [(RETRY_AFTER, FEED_RETRY), (CONNECTION, "close")];
             (StatusCode::SERVICE_UNAVAILABLE, later, TOO_MANY_FEEDS).into_response()
         }
@@ -129,20 +129,20 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
     }
 }
 
-/// A body, unless it is long or slow.
+/// Returns a body, unless it is long or slow.
 async fn read(body: Body, patience: Duration) -> Result<Bytes, (StatusCode, &'static str)> {
     let too_long = (StatusCode::PAYLOAD_TOO_LARGE, TOO_LONG);
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(too_long);
     }
     match timeout(patience, to_bytes(body, MAX_BODY)).await {
-        // When the connection is broken instead, this answer reaches no reader.
+        // If the connection is broken instead, this answer reaches no reader.
         Ok(read) => read.map_err(|_| too_long),
         Err(_) => Err((StatusCode::REQUEST_TIMEOUT, TOO_SLOW)),
     }
 }
 
-/// The latest event that a reader of the feed knows from before; 0 when it knows none.
+/// Returns the latest event that a reader of the feed knows from before; 0 if it knows none.
 fn last_event(headers: &HeaderMap) -> u64 {
     let value = headers.get(HeaderName::from_static("last-event-id"));
     let text = value.and_then(|value| value.to_str().ok());
@@ -162,15 +162,15 @@ fn told(status: StatusCode, response: &hawser_control::Response) -> Response {
     match encode_response(response) {
         Ok(line) => (status, [(CONTENT_TYPE, "application/json")], line).into_response(),
         Err(error) => {
-            tracing::warn!(%error, "an answer can't be encoded");
+            tracing::warn!(%error, "encoding an answer failed");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
 }
 
-/// Bytes of a request's body.
+/// Limit of bytes of a request's body.
 const MAX_BODY: usize = 64 * 1024;
-/// Characters of base64url.
+/// Length in characters of base64url.
 const NONCE: RangeInclusive<usize> = 16..=64;
 const NAMED: &str = "this server proves itself by its address only\n";
 const NO_NONCE: &str = "a nonce has from 16 to 64 characters of base64url\n";

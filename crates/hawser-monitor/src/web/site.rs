@@ -16,7 +16,7 @@ pub(super) struct Site {
     pub(super) address: SocketAddr,
     pub(super) names: OwnNames,
     pub(super) token: watch::Receiver<Token>,
-    /// A random number as text, another one for each server.
+    /// Random number as text, different for each run of the server.
     pub(super) run: String,
     pub(super) daemon: Arc<dyn Daemon>,
     pub(super) feeds: Arc<Hub>,

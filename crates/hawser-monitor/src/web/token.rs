@@ -6,12 +6,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use subtle::ConstantTimeEq as _;
 
-/// The secret that users of the server show: 256 random bits, as text.
+/// The secret that users of the server present: 256 random bits, as text.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// The token with this text, of characters that may stand in a URL as they are.
+    /// Creates a token from this text, of characters that need no escape in a URL.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -22,22 +22,22 @@ impl Token {
         format!("http://{server}/#token={}", self.0)
     }
 
-    /// Returns whether `shown` is it, or the pass of this host and run. Takes equally long whatever
-    /// is wrong.
+    /// Returns whether `shown` is the token, or the pass of this host and run. Takes the same time
+    /// whatever is wrong.
     pub(super) fn lets_in(&self, shown: &[u8], host: &str, run: &str) -> bool {
         let is_token = self.0.as_bytes().ct_eq(shown);
         let is_pass = self.pass(host, run).as_bytes().ct_eq(shown);
         (is_token | is_pass).into()
     }
 
-    /// Returns the pass that pages show instead of the token. The token cannot be found from it. It
-    /// is valid only for the server that calls itself `host` and has drawn `run`, so it is useless
-    /// to a program that takes the port later.
+    /// Returns the pass that pages present instead of the token. The token cannot be derived from
+    /// it. It is valid only for the server that uses the name `host` and has drawn `run`, so it is
+    /// useless to a program that takes the port later.
     pub(super) fn pass(&self, host: &str, run: &str) -> String {
         mac(&self.0, &["hawser-pass", host, run])
     }
 
-    /// Returns the answer to the number `nonce`, which only a server that knows the token can give.
+    /// Returns the answer to the number `nonce`, which only a server with the token can give.
     pub(super) fn proof(&self, host: &str, run: &str, nonce: &str) -> String {
         mac(&self.pass(host, run), &["hawser-proof", nonce])
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// HMAC-SHA-256 over these lines, none of which has a line end in it, as base64url.
+/// Returns the HMAC-SHA-256 over these lines, none of which contains a line end, as base64url.
 fn mac(key: &str, lines: &[&str]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     URL_SAFE_NO_PAD.encode(hmac::sign(&key, lines.join("\n").as_bytes()))
@@ -79,8 +79,8 @@ mod tests {
         assert!(!other.lets_in(pass.as_bytes(), "127.0.0.1:7480", "run"));
     }
 
-    /// By `printf 'hawser-pass\nh\nr' | openssl dgst -sha256 -hmac abcdefgh -binary | basenc
-    /// --base64url`, and the same for the proof with the pass as the key.
+    /// Values from `printf 'hawser-pass\nh\nr' | openssl dgst -sha256 -hmac abcdefgh -binary |
+    /// basenc --base64url`, and the same for the proof with the pass as the key.
     #[test]
     fn pass_and_proof_are_what_others_compute() {
         let token = Token::new("abcdefgh");

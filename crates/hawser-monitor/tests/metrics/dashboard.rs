@@ -1,5 +1,4 @@
-//! `contrib/grafana/hawser.json`: Grafana itself is not run, so that its parts are checked one by
-//! one.
+//! Checks the parts of `contrib/grafana/hawser.json`, without running Grafana.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +88,7 @@ fn panels(dashboard: &Value) -> &[Value] {
     dashboard["panels"].as_array().unwrap()
 }
 
-/// What panels ask, as Grafana fills it in.
+/// Returns the expressions of panels, with Grafana's variables filled in.
 fn expressions(dashboard: &Value) -> Vec<String> {
     let targets = panels(dashboard)
         .iter()
@@ -101,7 +100,7 @@ fn expressions(dashboard: &Value) -> Vec<String> {
     filled.collect()
 }
 
-/// What the document recommends.
+/// Returns the expressions that the document recommends.
 fn documented() -> Vec<String> {
     let (_, table) = DOCUMENT.split_once("## What to watch").unwrap();
     let rows = table.lines().filter_map(|line| line.split(" | ").nth(1));

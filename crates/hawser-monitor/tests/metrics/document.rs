@@ -18,7 +18,7 @@ fn every_metric_is_documented_and_no_other() {
     assert!(rendered.len() > 50, "{}", rendered.len());
 }
 
-/// By the tables: name, type, labels, meaning.
+/// Returns the metrics of the document's tables: name, type, labels, meaning.
 fn documented() -> Heads {
     let mut heads = Heads::new();
     for line in DOCUMENT

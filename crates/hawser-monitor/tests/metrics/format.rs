@@ -1,4 +1,4 @@
-//! A strict reader of the text format, and what holds of every rendering.
+//! A strict parser of the text format, and invariants of every rendering.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(crate) struct Sample {
     pub(crate) value: f64,
 }
 
-/// Takes a text apart, and fails where it is not as strict readers want it.
+/// Parses a text, and fails where strict readers would.
 pub(crate) fn parse(text: &str) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     let text = text.strip_suffix('\n').expect("the last line ends");
@@ -81,7 +81,7 @@ fn sample(name: &str, line: &str) -> Sample {
     Sample { labels, value }
 }
 
-/// The labels behind `{`, and what follows `}`.
+/// Returns the labels behind `{`, and the text behind `}`.
 fn labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
     let mut labels = BTreeMap::new();
     loop {
@@ -96,7 +96,7 @@ fn labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
     }
 }
 
-/// A label's value, and what follows its closing quotation mark.
+/// Returns a label's value, and the text behind its closing quotation mark.
 fn quoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -168,7 +168,7 @@ fn a_snapshot_s_values_are_in_base_units() {
         ("hawser_paths", "dead", 1.0),
         ("hawser_channels", "suspect", 2.0),
         ("hawser_channels_retransmitted_segments_total", "", 22.0),
-        // A session that is over had two of them.
+        // Two of them belong to a session that has ended.
         ("hawser_sessions_repeated_chunks_total", "", 5.0),
         ("hawser_sessions_unsent_bytes", "", 4_000.0),
     ] {
@@ -219,7 +219,7 @@ fn what_a_link_counted_stays_when_it_goes_down() {
 }
 
 #[test]
-fn interfaces_that_are_nobodys_way_out_are_only_counted() {
+fn interfaces_without_a_way_out_are_only_counted() {
     let mut snapshot = rich();
     for (number, traffic) in [(9, LinkTraffic::default()), (10, link("", 0).traffic)] {
         let mut container = link(&format!("veth{number}"), number);

@@ -1,4 +1,4 @@
-//! Metrics: their format, by our own reading and by Prometheus' tool; their documentation; the
+//! Metrics: their format, by a parser of our own and by Prometheus' tool; their documentation; the
 //! dashboard.
 
 mod dashboard;

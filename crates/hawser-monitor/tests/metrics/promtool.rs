@@ -1,4 +1,4 @@
-//! What Prometheus' own tool says of the format and of expressions.
+//! Checks of the format and of expressions by Prometheus' own tool.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::sample::{link, rich};
 
-/// Fails unless promtool takes every one of these expressions; says so where there is no promtool.
+/// Fails unless promtool accepts all of these expressions; reports a missing promtool.
 pub(crate) fn check_expressions(test: &str, expressions: &[String]) {
     let rule = |(number, expression): (usize, &String)| json!({"record": format!("expression:{number}"), "expr": expression});
     let rules: Vec<_> = expressions.iter().enumerate().map(rule).collect();

@@ -1,4 +1,4 @@
-//! A snapshot with something in every part.
+//! A snapshot with data in every part.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use hawser_control::{
 };
 use hawser_types::{ByteCount, LinkIndex, LinkUse, Radio, Rate, SignalState, SignalStrength};
 
-/// Two links that carry, one with an allowance; a gateway; sessions; counters.
+/// Two active links, one with an allowance; a gateway; sessions; counters.
 pub(crate) fn rich() -> StatusSnapshot {
     let counters = [
         ("proxy-accepted", 12),
@@ -57,7 +57,7 @@ fn signal() -> SignalStatus {
     }
 }
 
-/// A link that carries.
+/// An active link.
 pub(crate) fn link(name: &str, index: u32) -> LinkStatus {
     LinkStatus {
         name: name.to_owned(),
@@ -78,7 +78,7 @@ pub(crate) fn link(name: &str, index: u32) -> LinkStatus {
     }
 }
 
-/// What is known of connections on a link.
+/// State of connections on a link.
 pub(crate) fn placing(name: &str, index: u32) -> PlacingStatus {
     PlacingStatus {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Those who are slow, silent, many or loud.
+//! Slow, silent, numerous and greedy clients.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,12 +30,12 @@ async fn ten_megabytes_are_refused_without_being_read() {
     let mut client = Client::connect(server.address).await;
     let host = format!("Host: {}", server.address);
     let token = format!("Authorization: Bearer {}", super::daemon::TOKEN);
-    // The body never comes: so it was not waited for.
+    // The body never arrives, so the server did not wait for it.
     let length = "Content-Length: 10000000";
     let answer = client.raw(ASK, &[&host, &token, length], "").await;
     assert_eq!(answer.status, 413);
     client.ended().await;
-    // Nor is one that does not say its length read to its end.
+    // Nor does the server read a body without a length to its end.
     let mut client = Client::connect(server.address).await;
     let chunked = [host.as_str(), &token, "Transfer-Encoding: chunked"];
     let part = format!("11000\r\n{}\r\n", "x".repeat(0x11000));
@@ -102,11 +102,11 @@ async fn garbage_behind_a_request_ends_the_connection_after_its_answer() {
 }
 
 #[tokio::test]
-async fn a_thousand_stalled_feeds_keep_nobody_out() {
+async fn a_thousand_stalled_feeds_keep_no_client_out() {
     raise_open_files();
     let server = Running::start();
     let limits = Limits::default();
-    // None of these reads on, and none goes away.
+    // None of these clients reads on or leaves.
     let (mut stalled, mut refused) = (Vec::new(), Vec::new());
     for _ in 0..1000 {
         match Client::connect(server.address)
@@ -130,9 +130,9 @@ async fn a_thousand_stalled_feeds_keep_nobody_out() {
         server.daemon.tick();
         gets_an_answer(&server).await;
     }
-    // One picture for each change at most, however many look.
+    // At most one picture per change, however many readers there are.
     assert!(server.daemon.statuses.load(Ordering::Relaxed) <= 11);
-    // A place that is given back is another's.
+    // A released place is reused.
     drop(stalled);
     loop {
         server.daemon.tick();
@@ -146,7 +146,7 @@ async fn a_thousand_stalled_feeds_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_thousand_silent_connections_keep_nobody_out() {
+async fn a_thousand_silent_connections_keep_no_client_out() {
     raise_open_files();
     let server = Running::start();
     let mut known = Client::connect(server.address).await;
@@ -156,9 +156,9 @@ async fn a_thousand_silent_connections_keep_nobody_out() {
         silent.push(Client::connect(server.address).await);
     }
     gets_an_answer(&server).await;
-    // Who has shown the token keeps his place.
+    // A client with the token keeps its place.
     assert_eq!(known.ask(ASK, &request("\"policy\"")).await.status, 200);
-    // Most of them are gone, though the test has not waited for any time-out.
+    // Most of them are disconnected, although the test has not waited for any time-out.
     let many = silent.len() - 2 * Limits::default().connections;
     for client in &mut silent[..many] {
         client.ended().await;
@@ -171,7 +171,7 @@ async fn a_reader_that_stalls_loses_its_feed() {
         feeds: 1,
         ..impatient()
     };
-    // Each snapshot is more than waits in the kernel for one reader.
+    // Each snapshot is larger than the kernel's buffer for one reader.
     let server = Running::with(limits, Numbers::new(900_000));
     let stalled = Client::connect(server.address)
         .await
@@ -186,7 +186,7 @@ async fn a_reader_that_stalls_loses_its_feed() {
             break;
         }
     }
-    // It was reset, although nothing of what waits for it was read.
+    // It was reset, although none of its waiting data was read.
     assert!(stalled.is_reset().await);
 }
 
@@ -215,7 +215,7 @@ async fn a_slow_reader_skips_snapshots_and_gets_every_event() {
     assert!(statuses < made, "{statuses} of {made}");
 }
 
-/// Many clients are many files.
+/// Raises the limit of open files, for many clients.
 fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told to, byte by byte.
+//! A client that sends exact bytes.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ pub(crate) struct Client {
     address: SocketAddr,
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -40,7 +40,7 @@ impl Client {
         Self { stream, address }
     }
 
-    /// `METHOD PATH` with these lines of headers, which bring their own Host.
+    /// Sends `METHOD PATH` with these header lines, which include Host.
     pub(crate) async fn raw(&mut self, request: &str, headers: &[&str], body: &str) -> Answer {
         let head = format!("{request} HTTP/1.1\r\n{}\r\n\r\n", headers.join("\r\n"));
         self.write(&(head + body)).await;
@@ -55,7 +55,7 @@ impl Client {
         answer
     }
 
-    /// The same with the right Host, the token, and what tells how long the body is.
+    /// Does the same with the right Host, the token, and the length of the body.
     pub(crate) async fn ask(&mut self, request: &str, body: &str) -> Answer {
         let host = format!("Host: {}", self.address);
         let length = format!("Content-Length: {}", body.len());
@@ -63,7 +63,7 @@ impl Client {
             .await
     }
 
-    /// Opens a feed; `header` is one more line. Where it is refused, the connection stays as it is.
+    /// Opens a feed; `header` is one more line. After a refusal the connection stays usable.
     pub(crate) async fn feed(mut self, header: &str) -> Result<Feed, (Answer, Self)> {
         let host = format!("Host: {}", self.address);
         let answer = self
@@ -83,7 +83,7 @@ impl Client {
             .unwrap();
     }
 
-    /// The head of an answer; none when the connection has ended.
+    /// Returns the head of an answer; `None` if the connection has ended.
     pub(crate) async fn head(&mut self) -> Option<Answer> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).await.ok()? == 0 {
@@ -120,8 +120,8 @@ impl Client {
 pub(crate) struct Feed(BufReader<TcpStream>);
 
 impl Feed {
-    /// The kind, the number and the content of the next message; none when the feed has ended in
-    /// order.
+    /// Returns the kind, the number and the content of the next message; `None` if the feed has
+    /// ended in order.
     pub(crate) async fn next(&mut self) -> Option<(String, Option<u64>, Value)> {
         let (mut kind, mut id) = (String::new(), None);
         loop {
@@ -137,7 +137,7 @@ impl Feed {
         }
     }
 
-    /// The next message of this kind; others are passed over.
+    /// Returns the next message of this kind; others are skipped.
     pub(crate) async fn next_of(&mut self, wanted: &str) -> (Option<u64>, Value) {
         loop {
             let (kind, id, data) = self.next().await.expect("the feed goes on");
@@ -157,7 +157,7 @@ impl Feed {
         error.is_some_and(|error| error.kind() == ErrorKind::ConnectionReset)
     }
 
-    /// A line of the messages or of the chunks that they come in; none after the last chunk.
+    /// Returns a line of the messages or of their chunks; `None` after the last chunk.
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = self.0.read_line(&mut line).await.unwrap();
@@ -170,10 +170,10 @@ fn with_token() -> String {
     format!("Authorization: Bearer {TOKEN}")
 }
 
-/// The body of a request to the control API.
+/// Returns the body of a request to the control API.
 pub(crate) fn request(text: &str) -> String {
     format!(r#"{{"api":1,"request":{text}}}"#)
 }
 
-/// By when a connection that the server has given up is seen to end.
+/// Time limit for the end of a connection that the server gives up.
 const PATIENCE: Duration = Duration::from_secs(60);

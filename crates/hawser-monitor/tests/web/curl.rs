@@ -1,4 +1,4 @@
-//! The same by a client that others have written.
+//! The same checks with an independent client.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use tokio::process::Command;
 use super::client::request;
 use super::daemon::{Running, TOKEN};
 
-/// Runs curl on `path`, and gives the status and the body; none where there is no curl.
+/// Runs curl on `path`, and returns the status and the body; `None` without curl.
 async fn curl(server: &Running, path: &str, arguments: &[&str]) -> Option<(u16, String)> {
     let command = Command::new("curl")
         .args(["--silent", "--show-error", "--write-out", "\n%{http_code}"])

@@ -1,4 +1,4 @@
-//! A daemon made of numbers, and a server that shows it.
+//! A simulated daemon, and a server that shows it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,23 +13,23 @@ use hawser_types::{LinkIndex, Rate};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// The text of every server's token here.
+/// Token of every server in these tests.
 pub(crate) const TOKEN: &str = "a-token-of-43-characters-in-base64url-1234567";
 
-/// Counts what it is asked.
+/// A daemon that counts its requests.
 pub(crate) struct Numbers {
     changes: watch::Sender<u64>,
     events: Mutex<Vec<Event>>,
     policy: Mutex<PolicyStatus>,
     padding: usize,
-    /// How often it has said what it is doing.
+    /// Number of status requests.
     pub(crate) statuses: AtomicU64,
-    /// Every request that it was not asked by the feed.
+    /// All requests that the feed did not send.
     pub(crate) steered: Mutex<Vec<Request>>,
 }
 
 impl Numbers {
-    /// Each snapshot is longer than `padding` bytes.
+    /// Creates a daemon whose snapshots are longer than `padding` bytes.
     pub(crate) fn new(padding: usize) -> Arc<Self> {
         Arc::new(Self {
             changes: watch::Sender::new(0),
@@ -41,12 +41,12 @@ impl Numbers {
         })
     }
 
-    /// A second has passed.
+    /// Lets a second pass.
     pub(crate) fn tick(&self) {
         self.changes.send_modify(|number| *number += 1);
     }
 
-    /// A link has gone; gives the event's number.
+    /// Removes a link; returns the event's number.
     pub(crate) fn lose_link(&self, name: &str) -> u64 {
         let mut events = self.events.lock().unwrap();
         let id = events.len() as u64 + 1;
@@ -61,7 +61,7 @@ impl Numbers {
         id
     }
 
-    /// Another policy is in force.
+    /// Changes the policy.
     pub(crate) fn choose(&self, policy: &str) {
         policy.clone_into(&mut self.policy.lock().unwrap().sessions);
         self.tick();
@@ -126,7 +126,7 @@ impl web::Daemon for Numbers {
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) daemon: Arc<Numbers>,
-    /// What users have to show.
+    /// Token that users must present.
     pub(crate) token: watch::Sender<Token>,
     end: oneshot::Sender<()>,
     serving: JoinHandle<()>,
@@ -154,7 +154,7 @@ impl Running {
         }
     }
 
-    /// Ends it in order.
+    /// Ends the server in order.
     pub(crate) async fn end(self) {
         self.end.send(()).unwrap();
         self.serving.await.unwrap();

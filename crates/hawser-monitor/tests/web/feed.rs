@@ -1,4 +1,4 @@
-//! What goes on, as it goes on.
+//! The feed of changes.
 
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ async fn each_change_is_told_and_a_policy_only_when_it_is_another() {
     let mut feed = open(&server, "Accept: */*").await;
     assert_eq!(feed.next_of("status").await.1["session_count"], 1);
     server.daemon.tick();
-    // With nothing else in between.
+    // No other message is in between.
     let (kind, _, status) = feed.next().await.unwrap();
     assert_eq!(
         (kind.as_str(), &status["session_count"]),
@@ -70,7 +70,7 @@ async fn a_reader_that_comes_back_gets_the_events_that_it_missed() {
     let mut feed = open(&server, "Last-Event-ID: 1").await;
     assert_eq!(feed.next_of("event").await.1["link"], "b");
     assert_eq!(feed.next_of("event").await.1["link"], "c");
-    // Of an earlier daemon, or none at all.
+    // The number of an earlier daemon, and no number at all.
     for other in ["Last-Event-ID: 77", "Last-Event-ID: x"] {
         let mut feed = open(&server, other).await;
         assert_eq!(feed.next_of("event").await.1["link"], "a", "{other}");
@@ -78,7 +78,7 @@ async fn a_reader_that_comes_back_gets_the_events_that_it_missed() {
 }
 
 #[tokio::test]
-async fn nothing_is_computed_while_nobody_looks_and_once_for_all_who_do() {
+async fn nothing_is_computed_without_readers_and_only_once_for_all_readers() {
     let server = Running::start();
     for _ in 0..5 {
         server.daemon.tick();

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Access control.
 
 use hawser_monitor::metrics::CONTENT_TYPE;
 use hawser_monitor::web::Token;
@@ -8,7 +8,7 @@ use super::daemon::{Running, TOKEN};
 
 const ASK: &str = "POST /api/v1/ask";
 
-/// The status that a request for the daemon's status is answered with.
+/// Returns the status of the answer to a status request.
 async fn answered(server: &Running, headers: &[String]) -> u16 {
     let body = request("\"status\"");
     let length = format!("Content-Length: {}", body.len());
@@ -60,7 +60,7 @@ async fn without_the_right_token_nothing_is_told() {
     );
 }
 
-/// The run and the proof that a server answers to a nonce.
+/// Returns the run and the proof that a server sends for a nonce.
 async fn proof(server: &Running, host: &str, nonce: &str) -> (String, String) {
     let mut client = Client::connect(server.address).await;
     let request = format!("GET /api/v1/proof/{nonce}");
@@ -72,7 +72,7 @@ async fn proof(server: &Running, host: &str, nonce: &str) -> (String, String) {
     (text("run"), text("proof"))
 }
 
-/// As `docs/control-api.md` has it.
+/// Computes the MAC as in `docs/control-api.md`.
 fn mac(key: &str, text: &str) -> String {
     use base64::Engine as _;
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key.as_bytes());
@@ -89,7 +89,7 @@ async fn a_server_proves_that_it_knows_the_token_and_takes_a_pass_instead_of_it(
     let pass = |host: &str| mac(TOKEN, &format!("hawser-pass\n{host}\n{run}"));
     assert_eq!(told, mac(&pass(&own), &format!("hawser-proof\n{nonce}")));
     assert_ne!(told, proof(&server, &own, "another-number_00").await.1);
-    // By no name, which may have an address that another program listens at.
+    // Not by a name, which may have another address at which another program listens.
     let localhost = format!("localhost:{}", server.address.port());
     let host = format!("Host: {localhost}");
     let mut client = Client::connect(server.address).await;
@@ -107,7 +107,7 @@ async fn a_server_proves_that_it_knows_the_token_and_takes_a_pass_instead_of_it(
         ]
     };
     assert_eq!(answered(&server, &shown(&own, &pass(&own))).await, 200);
-    // One that was made for another host, or for the server that was there before.
+    // A pass for another host, or for the previous server.
     assert_eq!(
         answered(&server, &shown(&localhost, &pass(&own))).await,
         401
@@ -139,7 +139,7 @@ async fn a_token_that_is_replaced_opens_nothing_from_then_on() {
     let client = Client::connect(server.address).await;
     let mut feed = client.feed("Accept: */*").await.unwrap();
     feed.next_of("status").await;
-    // A request that is half there when the token is replaced.
+    // A request of which half has arrived when the token is replaced.
     let mut slow = Client::connect(server.address).await;
     let body = request("\"add-rule\",\"rule\":\"x\"");
     let head = format!(
@@ -208,7 +208,7 @@ async fn pages_of_others_and_names_of_others_are_refused_even_with_the_token() {
     assert_eq!(answered(&server, std::slice::from_ref(&token)).await, 403);
     let twice = [format!("Host: {own}"), format!("Host: {own}"), token];
     assert_eq!(answered(&server, &twice).await, 403);
-    // The page itself is not handed to others either.
+    // The page itself is not served to others either.
     let mut client = Client::connect(server.address).await;
     let page = client
         .raw("GET /", &[&format!("Host: evil.example:{port}")], "")

@@ -1,9 +1,9 @@
-//! What is answered, and how.
+//! Answers and their headers.
 
 use super::client::{Client, request};
 use super::daemon::Running;
 
-/// The path and the kind of each file in the folder of the dashboard.
+/// Returns the path and the kind of each file in the dashboard's folder.
 fn files() -> Vec<(String, &'static str)> {
     let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/assets")).unwrap();
     let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -48,7 +48,7 @@ async fn the_page_comes_without_a_token_and_forbids_itself_everything_else() {
             "same-origin"
         );
         assert!(!answer.headers.contains_key("set-cookie"));
-        // Asked again, it is not sent again.
+        // On the second request, the file is not sent again.
         let tag = format!("If-None-Match: \"other\", {}", answer.headers["etag"]);
         let again = client.raw(&format!("GET {path}"), &[&host, &tag], "").await;
         assert_eq!((again.status, again.body.as_str()), (304, ""));
@@ -123,7 +123,7 @@ async fn the_control_api_is_spoken() {
         matches!(&steered[..], [hawser_control::Request::SetLink(change)] if change.name == "eth0")
     );
 
-    // What the daemon refuses is an answer like others.
+    // A refusal by the daemon is a normal answer.
     let gateway = client
         .ask(ask, &request("\"set-gateway\",\"usage\":\"never\""))
         .await;

@@ -10,14 +10,14 @@ use tokio::sync::Notify;
 /// Takes packets out of the vector. It must not wait.
 pub(crate) type PacketTaker = dyn Fn(&mut Vec<Bytes>) + Send + Sync;
 
-/// Where packets of one association go.
+/// Hands on the packets of one association.
 ///
-/// Whoever has brought a few packets hands them on at once, so that a packet that arrives at an
-/// idle tunnel needs no other thread; more are left to a task. One thread at a time does either,
-/// which keeps their order. No lock is held that the taker might need: it may send packets over the
-/// same association.
+/// The thread that brings a few packets hands them on at once, so that a packet that arrives at an
+/// idle tunnel needs no other thread; a task hands on larger numbers. One thread at a time does
+/// either, which keeps the order. No lock is held that the taker might need: the taker may send
+/// packets over the same association.
 pub(super) struct Arrivals {
-    /// Packets wait that nobody hands on, or none come any more.
+    /// Notified when packets wait that no thread hands on, or when no more packets will come.
     pub(super) changed: Notify,
     turn: AtomicU8,
     taker: Mutex<Option<Arc<PacketTaker>>>,
@@ -35,13 +35,13 @@ impl Arrivals {
         }
     }
 
-    /// Packets go to `taker` from now on; `None`: they wait.
+    /// Hands packets to `taker` from now on; with `None`, packets wait.
     pub(super) fn set_taker(&self, taker: Option<Arc<PacketTaker>>) {
         *self.taker.lock().unwrap_or_else(PoisonError::into_inner) = taker;
     }
 
-    /// Hands on what `take` puts into its argument: all packets that wait. Where another thread
-    /// does so, it looks once more.
+    /// Hands on all waiting packets, which `take` puts into its argument. If another thread is
+    /// handing on packets, that thread looks once more instead.
     pub(super) fn hand_on(&self, take: impl Fn(&mut Vec<Bytes>)) {
         let Some(taker) = self.taker() else {
             return;
@@ -60,7 +60,7 @@ impl Arrivals {
                 return;
             }
         }
-        // Others on this thread have their turn as well.
+        // Other tasks on this thread have their turn.
         self.turn.store(IDLE, Ordering::Release);
         self.changed.notify_one();
     }
@@ -70,8 +70,8 @@ impl Arrivals {
         taker.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns whether it is the turn of this thread; otherwise the one whose turn it is looks
-    /// again.
+    /// Returns whether it is the turn of this thread. Otherwise the thread whose turn it is will
+    /// look again.
     fn begin(&self) -> bool {
         let next = |turn| Some(if turn == IDLE { BUSY } else { AGAIN });
         let before = self
@@ -80,7 +80,7 @@ impl Arrivals {
         before == Ok(IDLE)
     }
 
-    /// Returns whether the turn is over: no other thread has brought something meanwhile.
+    /// Returns whether the turn is over: no other thread has brought packets meanwhile.
     fn end(&self) -> bool {
         let next = |turn| Some(if turn == AGAIN { BUSY } else { IDLE });
         let before = self
@@ -96,13 +96,13 @@ impl fmt::Debug for Arrivals {
     }
 }
 
-/// Nobody hands packets on.
+/// No thread hands packets on.
 const IDLE: u8 = 0;
-/// A thread does.
+/// A thread hands packets on.
 const BUSY: u8 = 1;
-/// It has to look again before it ends.
+/// The thread that hands packets on has to look again before it ends.
 const AGAIN: u8 = 2;
-/// Rounds in a row of one thread while others bring more.
+/// Consecutive rounds of one thread while others bring more packets.
 const MAX_ROUNDS: u32 = 16;
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
                 });
             }
         });
-        // What is left after the last round is for the task that was told.
+        // Packets left after the last round are for the task that was notified.
         arrivals.hand_on(take);
         let expected: Vec<_> = (0..4 * EACH).map(packet).collect();
         assert_eq!(*handed_on.lock().unwrap(), expected);

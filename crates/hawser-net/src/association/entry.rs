@@ -12,38 +12,38 @@ use tokio::sync::Notify;
 
 use super::arrivals::Arrivals;
 
-/// An association, and what its users know of it.
+/// An association with its tunnel, and the state that its users see.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Which of the two ends this is: the client begins associations.
     side: Side,
     pub(super) association: Association,
     pub(super) is_established: bool,
-    /// The peer has begun anew: what was in flight is lost.
+    /// The peer has begun the association anew: data in flight is lost.
     pub(super) was_restarted: bool,
     pub(super) closed: Option<Closed>,
-    /// The time under which it stands among the timers.
+    /// The time at which this association stands in the timers' order.
     pub(super) timer: Option<Instant>,
-    /// A message was refused for want of room, and there has been none since.
+    /// A message was refused for lack of room, and there has been no room since.
     pub(super) is_full: bool,
-    /// A writer waits until less than this waits in the association's queue.
+    /// The queue length below which the waiting writer is woken.
     pub(super) room_below: Option<ByteCount>,
-    /// Something changed for those who wait on the association.
+    /// Notifies the tasks that wait on the association.
     pub(super) changed: Arc<Notify>,
     /// Makes the places of flows in the tunnel's tables unpredictable.
     seed: u64,
     packet_policy: PacketPolicy,
-    /// The tunnel over it, once either end has sent packets.
+    /// The tunnel over the association, once either end has sent packets.
     tunnel: Option<Box<AssociationTunnel>>,
     /// Packets that the tunnel has handed on, and their bytes.
     arrived: VecDeque<Bytes>,
     arrived_bytes: usize,
-    /// Where they go.
+    /// Hands the arrived packets on.
     pub(super) arrivals: Arc<Arrivals>,
 }
 
 impl Entry {
-    /// `seed`: unknown to others.
+    /// `seed` has to be unknown to others.
     pub(super) fn new(side: Side, association: Association, seed: u64) -> Self {
         Self {
             side,
@@ -64,8 +64,8 @@ impl Entry {
         }
     }
 
-    /// Gives packets to the tunnel; those that are none are dropped. Returns false, and takes
-    /// nothing, where no path answers.
+    /// Gives packets to the tunnel, which drops invalid ones. Returns false, and takes nothing, if
+    /// no path answers.
     pub(super) fn send_packets(&mut self, now: Instant, packets: &mut Vec<Bytes>) -> bool {
         let mut answers = false;
         let association = &mut self.association;
@@ -77,7 +77,7 @@ impl Entry {
         let tunnel = &mut self.tunnel;
         let tunnel = tunnel.get_or_insert_with(|| new_tunnel(side, seed, policy));
         for packet in packets.drain(..) {
-            // The tunnel counts what it refuses.
+            // The tunnel counts the packets that it refuses.
             let _ = tunnel.enqueue(now, packet);
         }
         true
@@ -97,7 +97,7 @@ impl Entry {
         packets.extend(self.arrived.drain(..));
     }
 
-    /// Returns the next datagram that leaves.
+    /// Returns the next datagram to send.
     pub(super) fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         match &mut self.tunnel {
             Some(tunnel) => tunnel.poll_transmit(now, &mut self.association),
@@ -105,7 +105,7 @@ impl Entry {
         }
     }
 
-    /// Moves what has come for the tunnel. Returns how many packets are to be handed on.
+    /// Moves received packets to the tunnel. Returns how many packets are to be handed on.
     pub(super) fn receive_packets(&mut self, now: Instant) -> usize {
         if self.tunnel.is_none() && self.association.has_placed() {
             self.tunnel = Some(new_tunnel(self.side, self.seed, self.packet_policy));
@@ -115,7 +115,7 @@ impl Entry {
         };
         tunnel.handle_received(now, &mut self.association);
         while let Some(delivery) = tunnel.poll_delivery() {
-            // As a device's queue, it drops what nobody fetches.
+            // Like a device's queue, this one drops packets while it is full.
             if self.arrived_bytes < MAX_ARRIVED {
                 self.arrived_bytes += delivery.packet.len() + PACKET_OVERHEAD;
                 self.arrived.push_back(delivery.packet);
@@ -156,22 +156,22 @@ impl Entry {
         }
     }
 
-    /// Memory of what has come and was not taken yet, and of packets.
+    /// Memory of packets, and of received data that was not taken yet.
     pub(super) fn held(&self) -> ByteCount {
         let tunnel = self.tunnel.as_ref().map(|tunnel| tunnel.held());
         let arrived = ByteCount::from(self.arrived_bytes);
         self.association.held() + tunnel.unwrap_or_default() + arrived
     }
 
-    /// True if what was sent and is not acknowledged will never arrive.
+    /// True if unacknowledged data will never arrive.
     pub(super) fn is_over(&self) -> bool {
         self.closed.is_some() || self.was_restarted
     }
 
-    /// The writer that waits for room has it. Returns true once.
+    /// Returns true, once, when the waiting writer has room.
     pub(super) fn take_room(&mut self) -> bool {
         if self.is_full {
-            // What is in flight fills the buffer. The acknowledgement that makes room wakes the
+            // Data in flight fills the buffer. The acknowledgement that makes room wakes the
             // writer.
             return false;
         }
@@ -183,7 +183,7 @@ impl Entry {
 fn new_tunnel(side: Side, seed: u64, policy: PacketPolicy) -> Box<AssociationTunnel> {
     let sender = SenderConfig {
         policy,
-        // Hosts are the client's.
+        // The hosts are on the client's side.
         hosts: match side {
             Side::Client => HostEnd::Source,
             Side::Gateway => HostEnd::Destination,
@@ -201,7 +201,7 @@ fn new_tunnel(side: Side, seed: u64, policy: PacketPolicy) -> Box<AssociationTun
 
 /// Memory of packets that wait at each end of a tunnel: a second of 64 Mbit/s.
 const MAX_PACKETS: ByteCount = ByteCount::from_mib(8);
-/// Memory of packets that nobody has fetched yet.
+/// Memory of arrived packets that were not fetched yet.
 const MAX_ARRIVED: usize = 4 << 20;
 /// Memory of a packet besides its bytes.
 const PACKET_OVERHEAD: usize = 64;

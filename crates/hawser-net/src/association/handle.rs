@@ -55,7 +55,7 @@ impl AssociationHandle {
     /// Waits until messages can be sent.
     ///
     /// # Errors
-    /// Why that will never be.
+    /// Why the association closed instead.
     pub async fn established(&self) -> Result<(), Closed> {
         self.until(|entry, _| match &entry.closed {
             Some(why) => Some(Err(why.clone())),
@@ -70,14 +70,14 @@ impl AssociationHandle {
     /// When the stream does not exist, the message is too long, or the association is closing.
     pub async fn send(&self, stream: StreamNumber, message: Message) -> Result<(), SendError> {
         self.until(|entry, now| {
-            // Its payload is shared, not copied.
+            // The payload is shared, not copied.
             let sent = entry.association.send(now, stream, message.clone());
             (sent != Err(SendError::Full)).then_some(sent)
         })
         .await
     }
 
-    /// The next message; `None` when nothing more comes.
+    /// Returns the next message; `None` when no more will come.
     pub async fn receive(&self) -> Option<Received> {
         self.until(|entry, _| match entry.association.receive() {
             Some(received) => Some(Some(received)),
@@ -86,18 +86,18 @@ impl AssociationHandle {
         .await
     }
 
-    /// Sends nothing more, and waits until everything has arrived. Why it is over, then.
+    /// Sends nothing more, waits for the arrival of everything, and returns why it closed.
     pub async fn shutdown(&self) -> Closed {
         self.change(|entry, now| entry.association.shutdown(now));
         self.closed().await
     }
 
-    /// Sends messages from the front of `messages` for as long as there is room; what is left there
-    /// waits for [`Self::room`]. `behind`: what follows these, where the owner keeps the
-    /// association's queue short.
+    /// Sends messages from the front of `messages` while there is room; the rest waits for
+    /// [`Self::room`]. `backlog`: data behind `messages`, of an owner that keeps the association's
+    /// queue short.
     ///
     /// # Errors
-    /// As for [`Self::send`]; the message at fault is gone.
+    /// As for [`Self::send`]; the message at fault is dropped.
     pub fn send_some(
         &self,
         messages: &mut VecDeque<(StreamNumber, Message)>,
@@ -111,7 +111,7 @@ impl AssociationHandle {
         })
     }
 
-    /// Gives the association what the writer of its channel has for it.
+    /// Sends the messages that the writer of its channel has for the association.
     ///
     /// # Errors
     /// As for [`Self::send`].
@@ -127,7 +127,7 @@ impl AssociationHandle {
         })
     }
 
-    /// Waits until less than `below` is in no packet yet and there is room for more, or it is over.
+    /// Waits for the association's end, or until it has room and less than `below` in its queue.
     pub async fn room(&self, below: ByteCount) {
         self.until(|entry, _| {
             let has_room = !entry.is_full && entry.association.queued() < below;
@@ -138,8 +138,8 @@ impl AssociationHandle {
         .await;
     }
 
-    /// Waits for messages and puts all that have come behind `messages`; `false` when nothing more
-    /// comes.
+    /// Waits for messages and appends all that have arrived to `messages`; returns `false` when no
+    /// more will come.
     pub async fn receive_some(&self, messages: &mut Vec<Received>) -> bool {
         self.until(|entry, _| {
             let before = messages.len();
@@ -153,14 +153,14 @@ impl AssociationHandle {
         .await
     }
 
-    /// Sends packets of a tunnel: each as soon as a path has room for it, once, in the order of its
-    /// flow at the far end. Returns false, and leaves them, where no path answers.
+    /// Sends packets of a tunnel: each once, as soon as a path has room for it; the far end
+    /// restores the order of each flow. Returns false, and leaves the packets, if no path answers.
     pub fn send_packets(&self, packets: &mut Vec<Bytes>) -> bool {
         self.change(|entry, now| entry.send_packets(now, packets))
     }
 
-    /// Hands packets of the peer's tunnel to `taker` until none come any more: here, or a few on
-    /// the thread that has brought them. No lock is held meanwhile. For one task at a time.
+    /// Hands packets of the peer's tunnel to `taker` until no more will come: here, or a few on the
+    /// thread that brings them. Holds no lock meanwhile. For one task at a time.
     pub(crate) async fn hand_packets_to(&self, taker: Arc<PacketTaker>) {
         let Some(arrivals) = self.look(|entry| Arc::clone(&entry.arrivals)) else {
             return;
@@ -175,19 +175,19 @@ impl AssociationHandle {
             arrivals.changed.notified().await;
             batches = batches.wrapping_add(1);
             if batches.is_multiple_of(TURN) {
-                // Of a flood, others on this thread have their turn as well.
+                // During a flood, other tasks on this thread have their turn as well.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// What the tunnel over it has done.
+    /// The statistics of the association's tunnel.
     pub fn tunnel_stats(&self) -> TunnelStats {
         self.look(Entry::tunnel_stats).unwrap_or_default()
     }
 
-    /// The flows of the tunnel over it, as [`AssociationTunnel::flows`] says, with the paths that
-    /// there are at the same moment.
+    /// The flows of the association's tunnel, as [`AssociationTunnel::flows`] says, with the paths
+    /// at the same moment.
     ///
     /// [`AssociationTunnel::flows`]: hawser_channels::association::AssociationTunnel::flows
     pub(crate) fn flows(&self, most: usize) -> TunnelFlows {
@@ -226,32 +226,32 @@ impl AssociationHandle {
             .unwrap_or_default()
     }
 
-    /// The links below paths from now on: see [`hawser_sctp::Association::set_links`].
+    /// Sets the links below paths: see [`hawser_sctp::Association::set_links`].
     pub fn set_links(&self, links: Vec<LinkInfo>) {
         self.change(|entry, _| entry.association.set_links(links));
     }
 
-    /// Places what is sent by another policy from now on.
+    /// Places chunks by another policy from now on.
     pub fn set_policy(&self, policy: ChunkPolicy) {
         self.change(|entry, _| entry.association.set_policy(policy));
     }
 
-    /// Places packets of its tunnel by another policy from now on.
+    /// Places packets of the association's tunnel by another policy from now on.
     pub fn set_packet_policy(&self, policy: PacketPolicy) {
         self.change(|entry, _| entry.set_packet_policy(policy));
     }
 
-    /// Waits until it is over, or the peer has begun it anew.
+    /// Waits until the association is over, or the peer has begun it anew.
     pub async fn lost(&self) {
         self.until(|entry, _| entry.is_over().then_some(())).await;
     }
 
-    /// Waits until it is over.
+    /// Waits until the association is over.
     pub async fn closed(&self) -> Closed {
         self.until(|entry, _| entry.closed.clone()).await
     }
 
-    /// Ends it at once; `reason` is told to the peer's application.
+    /// Ends the association at once; `reason` is told to the peer's application.
     pub fn abort(&self, reason: Bytes) {
         self.change(|entry, _| entry.association.abort(reason));
     }
@@ -272,11 +272,11 @@ impl AssociationHandle {
         self.change(|entry, _| AssociationState::take(now, began, &mut entry.association, waiting))
     }
 
-    /// Tries until there is an answer, each time that something has changed.
+    /// Calls `attempt` after each change until it returns an answer.
     ///
-    /// No wake-up is lost: the waiter is registered before it looks, and those who change something
-    /// notify under the lock under which it looks. So a change either precedes the look, which sees
-    /// it, or follows it, and then the waiter is registered.
+    /// No wake-up is lost: the waiter registers before it looks, and every change notifies under
+    /// the lock that the look takes. So a change either precedes the look, which sees it, or
+    /// follows it, when the waiter is registered.
     async fn until<R>(&self, mut attempt: impl FnMut(&mut Entry, Instant) -> Option<R>) -> R {
         loop {
             let changed = self.changed.notified();
@@ -289,7 +289,7 @@ impl AssociationHandle {
         }
     }
 
-    /// Changes something, and sends what follows from it.
+    /// Changes the association, and sends the packets that result.
     fn change<R>(&self, change: impl FnOnce(&mut Entry, Instant) -> R) -> R {
         let answer = self.endpoint.change(self.id, change);
         answer.expect("an association is kept as long as its handle")
@@ -327,13 +327,13 @@ impl Drop for Taking<'_> {
 pub(crate) struct TunnelFlows {
     /// The latest flows.
     pub(crate) flows: Vec<PacketFlow>,
-    /// Number of all.
+    /// Number of all flows.
     pub(crate) count: usize,
     /// The paths of the association.
     pub(crate) paths: Vec<PathSnapshot>,
 }
 
-/// An association that the peer is to begin under a seal. Dropping it makes its keys unknown here.
+/// A sealed association that the peer is to begin. Dropping it makes its keys unknown here.
 #[derive(Debug)]
 pub struct Expected {
     endpoints: Arc<KeyedEndpoints>,
@@ -352,12 +352,12 @@ impl Expected {
         &self.endpoint
     }
 
-    /// The key id at the front of the datagrams that come for it.
+    /// The key id at the front of the datagrams for this association.
     pub fn key(&self) -> Option<KeyId> {
         self.endpoint.id()
     }
 
-    /// Waits until the peer has begun it.
+    /// Waits until the peer has begun the association.
     pub async fn accept(self) -> AssociationHandle {
         let (id, changed) = self.endpoint.accept().await;
         let endpoints = Arc::clone(&self.endpoints);
@@ -371,5 +371,5 @@ impl Drop for Expected {
     }
 }
 
-/// Batches of packets that are handed on before others on the thread have their turn.
+/// Batches of packets that are handed on before other tasks on the thread have their turn.
 const TURN: u32 = 16;

@@ -26,15 +26,15 @@ use super::seal::Seal;
 use super::timers::Timers;
 use crate::{clock, lock_order};
 
-/// The name of an endpoint: the key id of what comes, or nothing where packets are not sealed.
+/// The name of an endpoint: the key id of received datagrams, or `None` for unsealed packets.
 pub(super) type KeyedEndpointId = Option<KeyId>;
 
-/// The association of one datagram channel, or all that are not sealed.
+/// The association of one datagram channel, or all unsealed associations.
 ///
-/// Each has an SCTP endpoint of its own, so that what one peer sends can concern no other's; and a
-/// lock of its own, so that it waits for no other's. The lock of the session is never held together
-/// with it. Under it only the locks of sockets' outboxes and of the timers are taken, never that of
-/// another endpoint.
+/// Each has an SCTP endpoint of its own, so that packets of one peer cannot affect another's
+/// association; and a lock of its own, so that it never waits for another's. The lock of the
+/// session is never held together with this lock. Under this lock, only the locks of sockets'
+/// outboxes and of the timers are taken, never that of another endpoint.
 #[derive(Debug)]
 pub(super) struct KeyedEndpoint {
     id: KeyedEndpointId,
@@ -44,18 +44,18 @@ pub(super) struct KeyedEndpoint {
     timers: Arc<Timers>,
     /// The peer has begun an association.
     arrived: Notify,
-    /// A datagram of the peer has opened, or this end has sent one.
+    /// A datagram of the peer was opened, or this end has sent one.
     is_used: AtomicBool,
-    /// Its session is over: nobody cares for stragglers.
+    /// The session is over: stragglers need no answer.
     is_disowned: AtomicBool,
-    /// Time since which no association needs it.
+    /// Time since which no association needs this endpoint.
     ended: OnceLock<Instant>,
 }
 
 #[derive(Debug)]
 struct State {
     endpoint: Endpoint,
-    /// The peer may begin an association (one more).
+    /// The peer may begin one more association.
     is_open: bool,
     locals: Vec<Local>,
     outlet: Outlet,
@@ -66,7 +66,7 @@ struct State {
     tunnel_seed: u64,
 }
 
-/// The places that packets leave from, as they change.
+/// A change of the places that packets leave from.
 pub(super) struct PlacesChange<'a> {
     pub(super) before: &'a [Local],
     pub(super) after: &'a [Local],
@@ -76,7 +76,7 @@ pub(super) struct PlacesChange<'a> {
     pub(super) left: &'a Sockets,
 }
 
-/// The lock of the state. What was gathered under it is sent once it is released.
+/// The lock of the state. Packets gathered under it are sent once it is released.
 struct Locked<'a>(Option<MutexGuard<'a, State>>);
 
 impl KeyedEndpoint {
@@ -141,23 +141,23 @@ impl KeyedEndpoint {
         self.id
     }
 
-    /// Time since which no association needs it.
+    /// Time since which no association needs this endpoint.
     pub(super) fn ended(&self) -> Option<Instant> {
         self.ended.get().copied()
     }
 
-    /// True if the peer may miss an answer after the end: datagrams went either way, and the
-    /// session goes on.
+    /// True if the peer may miss an answer after the end: datagrams passed in either direction, and
+    /// the session goes on.
     pub(super) fn has_stragglers(&self) -> bool {
         self.is_used.load(Ordering::Relaxed) && !self.is_disowned.load(Ordering::Relaxed)
     }
 
-    /// The session that the keys belong to is over.
+    /// Marks the session of the keys as over.
     pub(super) fn disown(&self) {
         self.is_disowned.store(true, Ordering::Relaxed);
     }
 
-    /// Memory that it takes, about.
+    /// The approximate memory of this endpoint.
     pub(super) fn held(&self) -> ByteCount {
         let state = self.lock();
         let associations = state.associations.values();
@@ -165,7 +165,7 @@ impl KeyedEndpoint {
         associations.map(held).fold(EXPECTED, |all, one| all + one)
     }
 
-    /// Ends its associations at once. Their handles are told.
+    /// Ends its associations at once, and notifies their handles.
     pub(super) fn abort_all(&self) {
         let now = clock::now();
         let mut state = self.lock();
@@ -178,7 +178,7 @@ impl KeyedEndpoint {
         }
     }
 
-    /// Packets leave from other places from now on, and associations that stand are told.
+    /// Sends packets from other places from now on, and tells established associations.
     pub(super) fn set_places(&self, now: Instant, change: &PlacesChange<'_>) {
         let PlacesChange { before, after, .. } = change;
         let mut state = self.lock();
@@ -198,7 +198,7 @@ impl KeyedEndpoint {
             }
             self.pump(&mut state, now, id);
         }
-        // The peer is told of a place that has gone by packets that leave from others.
+        // Packets that tell the peer of a removed place leave from the other places.
         state.outlet.sockets = Arc::clone(change.left);
     }
 
@@ -222,8 +222,8 @@ impl KeyedEndpoint {
 
     /// Waits for the next association that the peer begins.
     ///
-    /// No wake-up is lost: the waiter is registered before it looks, and associations are put among
-    /// those that have come under the lock under which it looks.
+    /// No wake-up is lost: the waiter registers before it looks, and arriving associations are
+    /// queued under the lock that the look takes.
     pub(super) async fn accept(&self) -> (AssociationId, Arc<Notify>) {
         loop {
             let arrived = self.arrived.notified();
@@ -241,15 +241,15 @@ impl KeyedEndpoint {
         }
     }
 
-    /// Takes datagrams in the order in which they came to a socket. Those that are sealed and do
-    /// not open are dropped.
+    /// Takes datagrams in the order in which a socket received them. Drops sealed datagrams that do
+    /// not open.
     pub(super) fn handle_datagrams(
         &self,
         now: Instant,
         local: Local,
         datagrams: &mut Vec<(SocketAddr, BytesMut)>,
     ) {
-        // Opened where they lie, before the lock is taken: associations keep slices of them.
+        // Opened in place, before the lock is taken: associations keep slices of the datagrams.
         let mut packets: SmallVec<[(SocketAddr, Bytes); 16]> = SmallVec::new();
         match &self.opener {
             None => packets.extend(datagrams.drain(..).map(|(from, it)| (from, it.freeze()))),
@@ -280,7 +280,7 @@ impl KeyedEndpoint {
         }
     }
 
-    /// Hands on the packets that have come over an association, under no lock of this.
+    /// Hands on the packets of an association. The taker runs under no lock of this.
     pub(super) fn hand_on(&self, id: AssociationId, arrivals: &Arrivals) {
         arrivals.hand_on(|packets| {
             let mut state = self.lock();
@@ -311,7 +311,7 @@ impl KeyedEndpoint {
                     return None;
                 }
                 state.insert(id, Side::Gateway, *association);
-                // Those under a seal are expected, so there are no more than are waited for.
+                // Sealed associations are expected, so no more arrive than are waited for.
                 if !is_sealed && state.incoming.len() >= MAX_INCOMING {
                     self.drop_association(state, now, id);
                     return None;
@@ -328,7 +328,7 @@ impl KeyedEndpoint {
         }
     }
 
-    /// An association's time has come. It may have been told since, or be over.
+    /// Handles the timeout of an association, unless its timer has moved or it is over.
     pub(super) fn handle_timeout(&self, now: Instant, id: AssociationId) {
         let mut state = self.lock();
         let Some(entry) = state.associations.get_mut(&id) else {
@@ -345,7 +345,7 @@ impl KeyedEndpoint {
         self.lock().associations.get(&id).map(look)
     }
 
-    /// Changes an association, and sends what follows from it; `None` if it is not there.
+    /// Changes an association and sends the packets that result; `None` if there is no such one.
     pub(super) fn change<R>(
         &self,
         id: AssociationId,
@@ -363,8 +363,8 @@ impl KeyedEndpoint {
         self.drop_association(&mut self.lock(), clock::now(), id);
     }
 
-    /// No association is waited for under this seal any more. Returns true, once, if there is none
-    /// either: then the keys are not needed any more.
+    /// Stops waiting for an association under this seal. Returns true, once, if no association
+    /// exists under it: then the keys are not needed any more.
     pub(super) fn give_up(&self) -> bool {
         if self.id.is_none() {
             return false;
@@ -392,16 +392,16 @@ impl KeyedEndpoint {
         state.endpoint.forget(id);
     }
 
-    /// Settles what follows from a change, and leaves all packets that have come to their task.
+    /// Settles a change, and leaves all arrived packets to their task.
     fn pump(&self, state: &mut State, now: Instant, id: AssociationId) {
         if let Some(arrivals) = self.settle(state, now, id) {
             arrivals.changed.notify_one();
         }
     }
 
-    /// Sends what an association has to send, takes what it has to tell, and notes when it is to be
-    /// told of the time. To be called after whatever changes it. Returns where packets that have
-    /// come are to be handed on, if they are few; more are left to their task.
+    /// Sends an association's packets, takes its events and sets its timer. Must be called after
+    /// every change of it. Returns the arrived packets' [`Arrivals`] if the packets are few; a task
+    /// hands on larger numbers.
     fn settle(&self, state: &mut State, now: Instant, id: AssociationId) -> Option<Arc<Arrivals>> {
         let arrivals = state.take_from(now, id);
         if let Some(entry) = state.associations.get_mut(&id) {
@@ -414,7 +414,7 @@ impl KeyedEndpoint {
 
     fn lock(&self) -> Locked<'_> {
         lock_order::before_association();
-        // Its holder does not panic; if it did, what it left would be no worse than a lost packet.
+        // Its holder does not panic; if it did, the state would be as after a lost packet.
         Locked(Some(
             self.state.lock().unwrap_or_else(PoisonError::into_inner),
         ))
@@ -429,7 +429,7 @@ impl State {
         changed
     }
 
-    /// Takes what an association has to send and to tell; see [`KeyedEndpoint::settle`].
+    /// Takes an association's packets and events; see [`KeyedEndpoint::settle`].
     fn take_from(&mut self, now: Instant, id: AssociationId) -> Option<Arc<Arrivals>> {
         let entry = self.associations.get_mut(&id)?;
         let arrived = entry.receive_packets(now);
@@ -451,11 +451,11 @@ impl State {
                 _ => {}
             }
         }
-        // Those who wait have registered before they looked, under this lock: none misses it.
+        // Waiters register before they look, under this lock, so that every waiter is woken.
         if entry.take_room() || has_changed {
             entry.changed.notify_waiters();
         }
-        // It may be over. And the socket would overflow while many are handed on.
+        // It may be over. And the socket would overflow while many packets are handed on.
         let arrivals = &entry.arrivals;
         if has_changed || arrived > FEW {
             arrivals.changed.notify_one();
@@ -489,26 +489,25 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Memory of an endpoint without an association: keys, and the numbers under them that have come.
+/// Memory of an endpoint without an association: keys, and the packet numbers received under them.
 const EXPECTED: ByteCount = ByteCount::from_kib(16);
 /// Memory of an association without data: its paths, streams and tables.
 const STANDING: ByteCount = ByteCount::from_kib(32);
 
-/// Packets of a tunnel that are handed on by the thread that has brought them.
+/// Most packets of a tunnel that the thread that has brought them hands on.
 const FEW: usize = 4;
 
-/// Associations without a seal that the application has not taken yet; what comes beyond is ended
-/// at once.
+/// Unsealed associations that the application has not taken yet; further ones are ended at once.
 pub(super) const MAX_INCOMING: usize = if cfg!(test) { 2 } else { 1024 };
 
 #[cfg(test)]
 impl KeyedEndpoint {
-    /// As if a datagram of the peer had opened.
+    /// Pretends that a datagram of the peer was opened.
     pub(super) fn note_use(&self) {
         self.is_used.store(true, Ordering::Relaxed);
     }
 
-    /// The timers of its associations, as they should be in the order.
+    /// The timers of its associations, as the common order should list them.
     pub(super) fn timers(&self) -> Vec<(Instant, super::timers::TimerId)> {
         let state = self.lock();
         let timer =
@@ -516,7 +515,7 @@ impl KeyedEndpoint {
         state.associations.iter().filter_map(timer).collect()
     }
 
-    /// Associations here, and those that the SCTP endpoint knows.
+    /// Number of associations here, and of those that the SCTP endpoint knows.
     pub(super) fn counts(&self) -> [usize; 2] {
         let state = self.lock();
         [state.associations.len(), state.endpoint.len()]

@@ -25,12 +25,12 @@ pub(super) struct KeyedEndpoints {
     all: RwLock<BTreeMap<KeyedEndpointId, Arc<KeyedEndpoint>>>,
     timers: Arc<Timers>,
     tokens: Arc<Tokens>,
-    /// Takes what is for no endpoint here.
+    /// Takes datagrams that are for no endpoint here.
     predecessor: Option<ToPredecessor>,
 }
 
 impl KeyedEndpoints {
-    /// None yet, of a process that takes the place of another, where there is one.
+    /// An empty set, with the sockets of the predecessor process beside it, if there is one.
     pub(super) fn after(predecessor: Option<ToPredecessor>) -> Self {
         Self {
             predecessor,
@@ -49,7 +49,7 @@ impl KeyedEndpoints {
         Arc::clone(&self.timers)
     }
 
-    /// Those who wait for datagrams that are for no endpoint.
+    /// The waiters for datagrams that are for no endpoint.
     pub(super) fn tokens(&self) -> &Arc<Tokens> {
         &self.tokens
     }
@@ -76,14 +76,14 @@ impl KeyedEndpoints {
         is_free
     }
 
-    /// An association is over for its user.
+    /// Releases an association that its user has dropped.
     pub(super) fn release(&self, endpoint: &KeyedEndpoint, id: AssociationId) {
         endpoint.release(id);
         self.give_up(endpoint);
     }
 
-    /// No association is waited for under these keys any more. If there is none either, they are
-    /// forgotten: at once if the peer has not used them, else when its stragglers were answered.
+    /// Stops waiting for an association under these keys. If no association uses them, forgets
+    /// them: at once if the peer has not used them, else when there was time to answer stragglers.
     pub(super) fn give_up(&self, endpoint: &KeyedEndpoint) {
         let (Some(key), true) = (endpoint.id(), endpoint.give_up()) else {
             return;
@@ -95,7 +95,7 @@ impl KeyedEndpoints {
         }
     }
 
-    /// Forgets those of these keys that no association needs; returns the others.
+    /// Forgets the keys that no association needs; returns the others.
     pub(super) fn forget_ended(&self, keys: &[KeyId]) -> Vec<KeyId> {
         let has_ended = |key: &&KeyId| {
             let endpoint = self.get(Some(**key));
@@ -106,8 +106,8 @@ impl KeyedEndpoints {
         others
     }
 
-    /// The session of these keys is over: those that no association needs are forgotten now, the
-    /// others as soon as that is so.
+    /// Marks the session of these keys as over: forgets the keys that no association needs now, and
+    /// the others as soon as no association needs them.
     pub(super) fn disown(&self, keys: &[KeyId]) {
         for endpoint in keys.iter().filter_map(|key| self.get(Some(*key))) {
             endpoint.disown();
@@ -115,7 +115,7 @@ impl KeyedEndpoints {
         self.forget_ended(keys);
     }
 
-    /// The memory that all endpoints take, about, and the keys of the one that takes the most.
+    /// The approximate memory of all endpoints, and the key of the largest one.
     pub(super) fn held(&self) -> (ByteCount, Option<KeyId>) {
         let held = |endpoint: &Arc<KeyedEndpoint>| (endpoint.held(), endpoint.id());
         let each: Vec<_> = self.list().iter().map(held).collect();
@@ -137,12 +137,12 @@ impl KeyedEndpoints {
         drop(gone);
     }
 
-    /// Forgets the keys whose time has come.
+    /// Forgets the keys whose time to answer stragglers is over.
     fn forget_leavers(&self, now: Instant) {
         self.forget(&self.timers.leavers(now));
     }
 
-    /// Hands datagrams that have come to a socket to their endpoints, those of each in their order.
+    /// Hands datagrams of a socket to their endpoints, in order for each endpoint.
     pub(super) fn handle_datagrams(
         &self,
         local: Local,
@@ -150,7 +150,7 @@ impl KeyedEndpoints {
     ) {
         let now = clock::now();
         let (mut row, mut strays) = (Vec::new(), Vec::new());
-        // Most come in rows from one peer.
+        // Most datagrams come in rows from one peer.
         let mut latest: Option<(Option<KeyId>, Option<Arc<KeyedEndpoint>>)> = None;
         for (remote, datagram) in datagrams.drain(..) {
             let key = KeyId::of(&datagram);
@@ -163,7 +163,7 @@ impl KeyedEndpoints {
                 }
                 latest = Some((key, next));
             }
-            // What no endpoint understands is not answered.
+            // A datagram that no endpoint understands is not answered.
             match latest {
                 Some((_, Some(_))) => row.push((remote, datagram)),
                 _ => {
@@ -187,7 +187,7 @@ impl KeyedEndpoints {
         KeyId::of(datagram).is_some_and(|key| self.get(Some(key)).is_some())
     }
 
-    /// The endpoint of a key, or else the one for what is not sealed.
+    /// The endpoint of a key, or else the one for unsealed packets.
     fn find(&self, key: Option<KeyId>) -> Option<Arc<KeyedEndpoint>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let sealed = key.and_then(|key| all.get(&Some(key)));
@@ -195,7 +195,7 @@ impl KeyedEndpoints {
     }
 }
 
-/// Tells associations that time has passed, for ever.
+/// Drives the timers of all associations, for ever.
 pub(super) async fn drive_timers(endpoints: Arc<KeyedEndpoints>) {
     loop {
         let now = clock::now();

@@ -17,12 +17,12 @@ pub(super) type Sockets = Arc<[Arc<LinkSocket>]>;
 pub(super) struct Outlet {
     pub(super) sealer: Option<DatagramSealer>,
     pub(super) sockets: Sockets,
-    /// Sockets that have to send what was gathered.
+    /// Sockets with gathered packets to send.
     pub(super) gathered: SmallVec<[Arc<LinkSocket>; 4]>,
 }
 
 impl Outlet {
-    /// Gives a packet to the socket of its place, which is then among those that have to send.
+    /// Gives a packet to the socket of its place, and lists that socket in `gathered`.
     pub(super) fn send(&mut self, now: Instant, transmit: &Transmit) {
         let mut sockets = self.sockets.iter();
         let Some(socket) = sockets.find(|socket| socket.local() == transmit.route.local) else {

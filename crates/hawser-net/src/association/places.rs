@@ -24,16 +24,16 @@ pub(super) struct Places {
     sockets: Vec<Arc<LinkSocket>>,
     /// The port of all sockets, once there is one.
     port: Option<u16>,
-    /// Sockets share the port, since it was given and not chosen.
+    /// Sockets share the port: it was given, not chosen by the system.
     shares: bool,
-    /// The places that were given; the others of `locals` are detours that were taken.
+    /// The places that were given; the others of `locals` are detours in use.
     given: Vec<Local>,
     /// Places where packets may come in although their address belongs to another link. Each
     /// becomes a place as soon as a packet has come there.
     detours: Vec<Local>,
-    /// The detours that have become places.
+    /// The detours in use as places.
     taken: Vec<Local>,
-    /// Sockets at all addresses, and their tasks: what comes to a detour comes there first.
+    /// Sockets bound to all addresses, and their tasks. They receive the first packets of a detour.
     catchers: BTreeMap<Local, AbortHandle>,
     /// Ended when this is dropped.
     tasks: JoinSet<()>,
@@ -42,8 +42,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// No place yet; `port`: the port of sockets to come, or as the system chooses. Must be called
-    /// within a tokio runtime.
+    /// No place yet; `port`: the port of future sockets; `None` lets the system choose. Must be
+    /// called within a tokio runtime.
     pub(super) fn new(endpoints: Arc<KeyedEndpoints>, port: Option<u16>) -> Self {
         let mut tasks = JoinSet::new();
         tasks.spawn(drive_timers(Arc::clone(&endpoints)));
@@ -66,7 +66,7 @@ impl Places {
         self.port
     }
 
-    /// Sends a datagram that is not sealed from every place that may lead there.
+    /// Sends an unsealed datagram from every place that may lead to `remote`.
     pub(super) fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
         let may_lead = |local: Local| {
             local.address.is_ipv4() == remote.is_ipv4()
@@ -77,7 +77,7 @@ impl Places {
         }
     }
 
-    /// Tells an endpoint that is new of all places.
+    /// Tells a new endpoint of all places.
     pub(super) fn tell(&self, endpoint: &KeyedEndpoint) {
         let sockets: Sockets = self.sockets.clone().into();
         let change = PlacesChange {
@@ -89,14 +89,14 @@ impl Places {
         endpoint.set_places(clock::now(), &change);
     }
 
-    /// Packets leave from these places from now on, and from the detours that were taken. Returns
-    /// the places that can't be used, and why.
+    /// Sends packets from these places from now on, and from the detours in use. Returns the places
+    /// that can't be used, each with its error.
     pub(super) fn set(&mut self, locals: &[Local]) -> Vec<(Local, io::Error)> {
         self.given = locals.to_vec();
         self.apply()
     }
 
-    /// Packets may come in at these places as well. `this` is where these places are kept.
+    /// Allows packets to arrive at these places as well. `this`: the lock around `self`.
     pub(super) fn allow_detours(&mut self, this: &Arc<Mutex<Self>>, detours: &[Local]) {
         self.detours = detours.to_vec();
         self.taken.retain(|taken| detours.contains(taken));
@@ -125,21 +125,21 @@ impl Places {
                         let read = receiver::read_strays(endpoints, Arc::new(socket), detour);
                         place.insert(self.tasks.spawn(read));
                     }
-                    Err(error) => tracing::debug!(?catcher, %error, "no packets by detours"),
+                    Err(error) => tracing::debug!(?catcher, %error, "cannot bind detour socket"),
                 }
             }
         }
         self.apply();
     }
 
-    /// A packet has come to this place. Returns whether it is one now.
+    /// Handles a packet's arrival at `local`. Returns whether `local` is in use as a place now.
     fn take(&mut self, local: Local) -> bool {
         if !self.locals.contains(&local)
             && self.detours.contains(&local)
             && self.taken.len() < MAX_TAKEN
         {
             tracing::info!(address = %local.address, link = %local.link,
-                "an address of another link is reached by this one");
+                "receiving packets for the address of another link");
             self.taken.push(local);
             self.apply();
         }
@@ -202,7 +202,7 @@ impl Places {
     }
 }
 
-/// A packet has come to this place. Returns whether it is one now.
+/// Handles a packet's arrival at `local`. Returns whether `local` is in use as a place now.
 fn take_detour(places: &Weak<Mutex<Places>>, local: Local) -> bool {
     places.upgrade().is_some_and(|places| {
         let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,5 +219,5 @@ fn all_addresses(local: Local) -> Local {
     Local { address, ..local }
 }
 
-/// Detours that become places: each is one more path for every association.
+/// Most detours in use: each is one more path for every association.
 const MAX_TAKEN: usize = 4;

@@ -23,8 +23,8 @@ pub(super) async fn read(endpoints: Arc<KeyedEndpoints>, socket: Arc<LinkSocket>
     .await;
 }
 
-/// Reads a socket at all addresses for ever: for each datagram that is for an endpoint, `detour` is
-/// told of the place that it came to, and says whether it may stay one.
+/// Reads a socket bound to all addresses, for ever. For each datagram that is for an endpoint,
+/// `detour` gets the datagram's place and returns whether that place is in use.
 pub(super) async fn read_strays(
     endpoints: Arc<KeyedEndpoints>,
     socket: Arc<LinkSocket>,
@@ -56,7 +56,7 @@ async fn take_all<T>(
     item: impl Fn(SocketAddr, Option<IpAddr>, BytesMut) -> T,
     mut handle: impl FnMut(&mut Vec<T>),
 ) {
-    // In one piece, which the system clears: of a socket to which little comes it is never there.
+    // One allocation, zeroed by the system: pages that a quiet socket does not use stay unmapped.
     let mut buffers = vec![0; MAX_BATCH * BATCH_SIZE];
     let (mut memory, mut datagrams) = (PacketMemory::default(), Vec::new());
     let mut trouble = Trouble::default();
@@ -74,8 +74,8 @@ async fn take_all<T>(
             batches = 0;
         }
         if batches == TURN {
-            // Whoever floods the port leaves no moment to wait in, and other tasks on this thread
-            // would never have their turn.
+            // During a flood this task never waits, and other tasks on this thread would never have
+            // their turn.
             tokio::task::yield_now().await;
             batches = 0;
         }
@@ -88,14 +88,14 @@ async fn take_all<T>(
 /// Errors of a socket that follow each other.
 #[derive(Debug, Default)]
 struct Trouble {
-    /// So many without anything that was received between them.
+    /// Errors since the last successful read.
     in_a_row: u32,
 }
 
 impl Trouble {
-    /// The pause after an error, which grows with each: a lasting error would keep the task busy
-    /// for ever. What comes meanwhile waits in the socket. The associations notice what is lost and
-    /// take other paths, if there are any. A link that is gone is told otherwise.
+    /// Returns the pause after an error, which grows with each: a lasting error would keep the task
+    /// busy for ever. Datagrams wait in the socket meanwhile. Associations notice losses and use
+    /// other paths, if there are any. The loss of a link is reported elsewhere.
     fn weigh(&mut self, local: Local, received: io::Result<()>) -> Option<Duration> {
         let error = match received {
             Ok(()) => {
@@ -107,9 +107,9 @@ impl Trouble {
         };
         self.in_a_row = self.in_a_row.saturating_add(1);
         match self.in_a_row {
-            // Such as an interface that went down, which is told once.
-            ..PERSISTENT => tracing::debug!(%error, ?local, "can't read a socket"),
-            PERSISTENT => tracing::warn!(%error, ?local, "a socket can't be read any more"),
+            // Such as an interface that went down, which is reported once.
+            ..PERSISTENT => tracing::debug!(%error, ?local, "cannot read UDP socket"),
+            PERSISTENT => tracing::warn!(%error, ?local, "cannot read UDP socket any more"),
             _ => {}
         }
         let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.in_a_row.min(PERSISTENT) - 1);
@@ -117,10 +117,10 @@ impl Trouble {
     }
 }
 
-/// Batches of datagrams that are handled before others on the thread have their turn: a few
+/// Batches of datagrams that are handled before other tasks on the thread have their turn: a few
 /// milliseconds.
 const TURN: u32 = 64;
-/// Errors in a row that are no accident.
+/// Consecutive errors that count as persistent.
 const PERSISTENT: u32 = 11;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -159,7 +159,7 @@ mod tests {
         let socket = Arc::new(LinkSocket::bind(local(), 0, Sharing::Alone).unwrap());
         let port = (Ipv4Addr::LOCALHOST, socket.port().unwrap());
         let flooder = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        // Where the kernel loses some, others have come meanwhile.
+        // If the kernel drops some datagrams, others have come meanwhile.
         (0..BATCH_SIZE).for_each(|_| drop(flooder.send_to(&[0; 9], port)));
         let batches = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&batches);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_tells_errors_only_is_asked_once_a_second() {
+    fn a_socket_that_returns_only_errors_is_read_once_a_second() {
         let pauses = pauses((0..100).map(|_| error(io::ErrorKind::NetworkDown)));
         assert!(pauses[..3].iter().flatten().sum::<Duration>() < Duration::from_millis(10));
         assert!(pauses.is_sorted());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_between_datagrams_hold_nobody_up_for_long() {
+    fn errors_between_datagrams_cause_only_short_pauses() {
         let nothing = io::ErrorKind::WouldBlock;
         let row = || [Ok(()), error(io::ErrorKind::NetworkDown), error(nothing)];
         let short = Some(FIRST_PAUSE);

@@ -9,8 +9,8 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Keys of the session. `channel`: a number that both ends know and never use again;
-    /// `direction`: of what this end sends.
+    /// The keys of one end, from those of the session. `channel`: a number that both ends know and
+    /// never use again; `direction`: the direction in which this end sends.
     pub fn new(keys: &SessionKeys, channel: ChannelId, direction: Direction) -> Self {
         Self {
             sealer: keys.datagram_sealer(channel, direction),
@@ -18,7 +18,7 @@ impl Seal {
         }
     }
 
-    /// The key id at the front of the datagrams that come.
+    /// The key id at the front of received datagrams.
     pub(super) fn key_id(&self) -> KeyId {
         self.opener.key_id()
     }

@@ -22,15 +22,15 @@ use crate::sys::{lead_to_second, set_int_option};
 
 /// The socket of a place.
 ///
-/// Datagrams are gathered while an endpoint's lock is held, and sealed and sent after it, under no
-/// such lock: by one task at a time, in the order in which they were gathered.
+/// Datagrams are gathered under an endpoint's lock, and later sealed and sent without it: by one
+/// task at a time, in the order in which they were gathered.
 #[derive(Debug)]
 pub(super) struct LinkSocket {
     local: Local,
     socket: UdpSocket,
     options: UdpSocketState,
     outbox: Mutex<Outbox>,
-    /// The outbox waits for the socket.
+    /// Notified when the outbox waits for the socket.
     is_blocked: Notify,
 }
 
@@ -38,13 +38,13 @@ pub(super) struct LinkSocket {
 #[derive(Debug, Default)]
 struct Outbox {
     trains: VecDeque<Train>,
-    /// Memory of trains that have left.
+    /// Memory of sent trains, for reuse.
     spare: Vec<Vec<u8>>,
     /// A task is sending, and looks here again before it ends.
     is_busy: bool,
-    /// The socket takes nothing for now.
+    /// The socket takes no datagrams for now.
     is_full: bool,
-    /// Datagrams that did not fit when the socket was full.
+    /// Datagrams dropped since the outbox was full.
     dropped: u64,
 }
 
@@ -52,27 +52,27 @@ struct Outbox {
 #[derive(Debug)]
 struct Train {
     remote: SocketAddr,
-    /// One behind the other: all but the last have the size of the first.
+    /// The datagrams, one behind the other: all but the last have the size of the first.
     datagrams: Vec<u8>,
     segment: usize,
-    /// The last one is shorter: nothing may follow it.
+    /// No datagram may follow, for example since the last one is shorter.
     is_complete: bool,
-    /// There is one alone, and it may leave in fragments.
+    /// The train is one datagram, which may leave in fragments.
     may_fragment: bool,
-    /// The key that they are to be sealed with.
+    /// The key that the datagrams are to be sealed with.
     key: Option<Arc<DatagramKey>>,
 }
 
 /// Other sockets of this process at the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// There are none.
+    /// This socket has no siblings.
     Alone,
-    /// There will be some; so far it is the only one. It notices another program that has the port.
+    /// This socket is the first of several. Binding it fails if another program has the port.
     First,
-    /// There are some.
+    /// This socket has siblings.
     Beside,
-    /// Another process has sockets there, and leaves what comes to this one.
+    /// Another process has sockets at the port, and leaves incoming datagrams to this socket.
     After,
 }
 
@@ -88,7 +88,7 @@ impl LinkSocket {
         if local.link.value() != 0 {
             bind_to_interface(&socket, local.link)?;
         }
-        // As much as the system allows; a short burst should not be lost between two looks.
+        // As much as the system allows, so that a short burst is not lost between two reads.
         let _ = socket.set_recv_buffer_size(BUFFER);
         let _ = socket.set_send_buffer_size(BUFFER);
         socket.set_nonblocking(true)?;
@@ -119,10 +119,10 @@ impl LinkSocket {
         Ok(self.socket.local_addr()?.port())
     }
 
-    /// Sends a datagram that is not sealed, ahead of what was gathered. It may be lost.
+    /// Sends an unsealed datagram, which may be lost, ahead of the gathered ones.
     pub(super) fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
         if let Err(error) = self.socket.try_send_to(bytes, remote) {
-            tracing::debug!(%error, %remote, "a datagram is not sent");
+            tracing::debug!(%error, %remote, "cannot send datagram");
         }
     }
 
@@ -146,7 +146,7 @@ impl LinkSocket {
         }
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered datagrams.
     pub(super) fn flush(&self) {
         let mut outbox = self.outbox();
         if outbox.is_busy {
@@ -170,7 +170,7 @@ impl LinkSocket {
         outbox.is_busy = false;
     }
 
-    /// Returns false if they are to be tried again when the socket is writable.
+    /// Sends a train. Returns false if it is to be tried again when the socket is writable.
     fn send(&self, train: &Train) -> bool {
         let destination = train.remote;
         let transmit = Transmit {
@@ -196,14 +196,14 @@ impl LinkSocket {
         };
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            // A link that is down, a packet too large for it: what is lost is found out above.
-            Err(error) => tracing::debug!(%error, %destination, "datagrams not sent"),
+            // The link is down, or a packet too large for it: the association detects the loss.
+            Err(error) => tracing::debug!(%error, %destination, "cannot send datagrams"),
             Ok(()) => {}
         }
         true
     }
 
-    /// Otherwise what is too large is not sent, here or by a router on its way.
+    /// Allows fragments; otherwise oversized datagrams are dropped, here or by a router.
     fn let_fragment(&self, may: bool) -> io::Result<()> {
         let socket = self.socket.as_fd();
         if self.local.address.is_ipv4() {
@@ -214,7 +214,7 @@ impl LinkSocket {
             };
             return set_int_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discovery);
         }
-        // Routers do not cut what IPv6 carries: it has to leave in pieces that pass everywhere.
+        // Routers do not fragment IPv6 packets: fragments have to be small enough for any path.
         let (discovery, whole, most) = if may {
             (libc::IPV6_PMTUDISC_DONT, 0, IPV6_MIN_MTU)
         } else {
@@ -232,9 +232,8 @@ impl LinkSocket {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for datagrams and gives each to `take`, with where it came from and the address that
-    /// it was sent to. One call reads as many batches of [`MAX_BATCH`] bytes as `buffers` has room
-    /// for.
+    /// Waits for datagrams and passes each to `take`, with its source and its destination address.
+    /// One call reads as many batches of [`MAX_BATCH`] bytes as `buffers` has room for.
     pub(super) async fn receive(
         &self,
         buffers: &mut [u8],
@@ -259,14 +258,14 @@ impl LinkSocket {
 }
 
 impl Outbox {
-    /// Nothing more is added to the last train.
+    /// Prevents that a datagram is added to the last train.
     fn complete_last(&mut self) -> Option<&mut Train> {
         let last = self.trains.back_mut()?;
         last.is_complete = true;
         Some(last)
     }
 
-    /// Returns false if there was no room for it.
+    /// Adds a packet. Returns false if there was no room for it.
     fn gather(
         &mut self,
         now: Instant,
@@ -287,7 +286,7 @@ impl Outbox {
                 MAX_TRAINS
             };
             if self.trains.len() >= most {
-                // As in any queue, what is too much is lost.
+                // As in any queue, packets beyond the limit are dropped.
                 self.dropped += 1;
                 return false;
             }
@@ -341,13 +340,13 @@ impl Train {
         let start = self.datagrams.len();
         match sealer {
             None => self.datagrams.extend_from_slice(packet),
-            // Without numbers left nothing leaves, and the association finds that nothing answers.
+            // A sealer without numbers left sends nothing, and the association misses answers.
             Some(sealer) => _ = sealer.prepare(now, packet, &mut self.datagrams),
         }
         self.is_complete = self.datagrams.len() - start < self.segment;
     }
 
-    /// Seals what is to be sealed, once.
+    /// Seals the datagrams, once, if there is a key.
     fn seal(&mut self) {
         if let Some(key) = self.key.take() {
             let datagrams = self.datagrams.chunks_mut(self.segment.max(1));
@@ -357,8 +356,8 @@ impl Train {
     }
 }
 
-/// Copies what one call has received, and cuts it into datagrams. Neighbours share memory, but only
-/// a little, so that a datagram that is kept keeps little else alive.
+/// Copies the data that one call has received, and cuts it into datagrams. Neighbours share memory,
+/// but only a little, so that a datagram that is kept keeps little else alive.
 fn cut(memory: &mut PacketMemory, received: &[u8], stride: usize, mut take: impl FnMut(BytesMut)) {
     for datagram in received.chunks(stride.max(1)) {
         let room = memory.room_for(datagram.len());
@@ -367,7 +366,7 @@ fn cut(memory: &mut PacketMemory, received: &[u8], stride: usize, mut take: impl
     }
 }
 
-/// Sends what a full socket had to leave.
+/// Sends waiting trains whenever a full socket becomes writable.
 pub(super) async fn flush(socket: Arc<LinkSocket>) {
     loop {
         socket.is_blocked.notified().await;
@@ -377,15 +376,15 @@ pub(super) async fn flush(socket: Arc<LinkSocket>) {
     }
 }
 
-/// Trains that wait for the task that sends; as much as an association's buffer holds.
+/// Most trains that wait for the sending task: as much as an association's buffer holds.
 const MAX_TRAINS: usize = 128;
-/// Likewise while the socket takes nothing: what waits longer is better lost.
+/// Most trains that wait for a full socket: packets that would wait longer are better lost.
 const MAX_WAITING: usize = 4;
-/// Memory of so many trains is kept: what a path without a limit has between two looks.
+/// Most buffers kept for reuse: as many trains as a path without a rate limit gathers at once.
 const MAX_SPARE: usize = 16;
-/// Bytes that one call sends or receives at most.
+/// Most bytes that one call sends or receives.
 pub(super) const MAX_BATCH: usize = 65_507;
-/// Of the socket, each way.
+/// Size of the socket's buffer, each way.
 const BUFFER: usize = 4 << 20;
 /// Source: RFC 8200 §5.
 const IPV6_MIN_MTU: libc::c_int = 1280;

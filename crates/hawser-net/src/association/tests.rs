@@ -106,8 +106,8 @@ async fn two_peers_share_a_port_and_each_has_its_own_association() {
     }
 }
 
-/// What a stranger sends before, between and after does not matter, and is not answered: an answer
-/// would be the first thing that comes back.
+/// Datagrams of a stranger before, between and after change nothing and are not answered: an answer
+/// would be the first datagram that comes back.
 #[tokio::test]
 async fn strangers_get_no_answer_and_change_nothing() {
     let (client_keys, gateway_keys) = keys().await;
@@ -138,7 +138,7 @@ async fn strangers_get_no_answer_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_datagram_channel_is_used_once_and_without_one_nobody_connects() {
+async fn a_datagram_channel_is_used_once_and_no_association_begins_without_one() {
     let (client_keys, gateway_keys) = keys().await;
     let (gateway, address) = sealed_endpoint();
     let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
@@ -159,7 +159,7 @@ async fn a_datagram_channel_is_used_once_and_without_one_nobody_connects() {
     assert_eq!(plain.unwrap_err(), ConnectError::NoRoute);
 }
 
-/// What becomes of an association that a host begins at its SCTP port `port`.
+/// Begins an association from the SCTP port `port`; returns its handle and its outcome.
 async fn begin(
     from: &AssociationEndpoint,
     to: SocketAddr,
@@ -172,7 +172,7 @@ async fn begin(
 }
 
 #[tokio::test]
-async fn associations_that_nobody_takes_are_bounded_and_those_beyond_are_ended() {
+async fn associations_that_are_not_accepted_are_bounded_and_those_beyond_are_ended() {
     let plain = || AssociationEndpoint::bind(config(), &loopback(), 0).unwrap();
     let (client, server) = (plain(), plain());
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), server.port().unwrap());
@@ -213,7 +213,7 @@ async fn the_peer_knows_the_links_below_paths_where_it_is_told() {
     let there = client.connect_sealed(named, &[address], seal).unwrap();
     let here = expected.accept().await;
     there.established().await.unwrap();
-    // The heartbeat that says so leaves as soon as the path is known, among the first messages.
+    // The heartbeat with the link leaves as soon as the path is known, among the first messages.
     let link = loop {
         there.send(STREAM, message("hear me".into())).await.unwrap();
         received(&here).await;
@@ -225,7 +225,7 @@ async fn the_peer_knows_the_links_below_paths_where_it_is_told() {
     assert_eq!(there.paths()[0].peer_link, None);
 }
 
-/// Of the interface lo, in every namespace.
+/// Index of the interface lo, in every namespace.
 const LOOPBACK: u32 = 1;
 
 /// The place of another of this host's loopback addresses.
@@ -302,7 +302,7 @@ async fn many_messages_go_and_come_at_once_and_there_is_room_again_when_they_hav
     assert_eq!(messages.len(), 200);
 }
 
-/// The peer reads nothing, so that the buffer stays full however little of it waits for a packet.
+/// The peer reads nothing, so that the buffer stays full, however little waits for a packet.
 #[tokio::test]
 async fn a_writer_with_a_full_buffer_waits_for_the_peer_and_does_not_spin() {
     let hosts = Hosts::new().await;
@@ -356,7 +356,7 @@ impl Hosts {
         }
     }
 
-    /// The client's end of an association that stands, and the gateway's.
+    /// The client's end of an established association, and the gateway's.
     async fn associate(&self, channel: u32) -> (AssociationHandle, AssociationHandle) {
         let seal = down(&self.gateway_keys, channel);
         let expected = self.gateway.expect(config(), seal).unwrap();
@@ -369,7 +369,7 @@ impl Hosts {
     }
 }
 
-/// Each association's timer stands where the task that drives them looks, and nothing else does.
+/// Checks that the common order lists each association's timer and no other; returns their number.
 fn timers_are_true(endpoint: &AssociationEndpoint) -> usize {
     let endpoints = endpoint.endpoints.list();
     let timers: BTreeSet<_> = endpoints.iter().flat_map(|it| it.timers()).collect();
@@ -399,7 +399,7 @@ async fn each_association_has_its_own_timer_until_it_is_over() {
     assert_eq!([&hosts.client, &hosts.gateway].map(timers_are_true), [0, 0]);
 }
 
-/// What a message and its answer take while other associations stand idle at both ends.
+/// Measures a message and its answer while other associations are idle at both ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures, and asserts no time: cargo xtask cost"]
 async fn what_a_message_costs_beside_idle_associations() {

@@ -1,5 +1,5 @@
-//! The times at which associations are to be told that time has passed: one order for all of them,
-//! so that what comes for one costs nothing for the others.
+//! The times at which associations are to be told of the time: one order for all of them, so that
+//! an event of one association costs nothing for the others.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,14 +19,14 @@ use crate::clock;
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     order: Mutex<Order>,
-    /// The first timer may be earlier than it was.
+    /// Notified when the first timer may be earlier than before.
     sooner: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Order {
     timers: BTreeSet<(Instant, TimerId)>,
-    /// Keys that are forgotten at a time, in the order of these times.
+    /// Keys to be forgotten, in the order of their times.
     leaving: VecDeque<(Instant, KeyId)>,
     /// Time at which the task that drives timers looks again.
     awake_at: Option<Instant>,
@@ -57,15 +57,15 @@ impl Timers {
         self.wake_by(&mut order, at);
     }
 
-    /// The endpoint of these keys is to be forgotten at `at`, which is no earlier than for those
-    /// named before.
+    /// Schedules the endpoint of these keys to be forgotten at `at`, which is no earlier than in
+    /// previous calls.
     pub(super) fn leave(&self, at: Instant, key: KeyId) {
         let mut order = self.lock();
         order.leaving.push_back((at, key));
         self.wake_by(&mut order, at);
     }
 
-    /// Keys whose time to be forgotten has come. Each is named once.
+    /// Takes the keys that are due to be forgotten.
     pub(super) fn leavers(&self, now: Instant) -> Vec<KeyId> {
         let mut order = self.lock();
         let due = order.leaving.partition_point(|(at, _)| *at <= now);
@@ -79,7 +79,7 @@ impl Timers {
         }
     }
 
-    /// Associations whose time has come. They stay in the order until their timers are set anew.
+    /// Associations with due timers. They stay in the order until their timers are set anew.
     pub(super) fn due(&self, now: Instant) -> Vec<TimerId> {
         let order = self.lock();
         let due = order.timers.iter().take_while(|(at, _)| *at <= now);

@@ -1,4 +1,4 @@
-//! Datagrams that consist of a token: whoever waits for the token hears from where they come.
+//! Datagrams that consist of a token: the waiter for the token learns their source addresses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
-/// Random bytes that nobody guesses. A datagram that consists of them is shorter than any that is
-/// sealed.
+/// Random bytes that cannot be guessed. A datagram that consists of them is shorter than any sealed
+/// datagram.
 pub type Token = [u8; 16];
 
-/// Those who wait for tokens.
+/// The waiters for tokens.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     waiting: Mutex<BTreeMap<Token, mpsc::Sender<SocketAddr>>>,
 }
 
-/// Hears from where a token comes, for as long as this lives.
+/// Receives the source addresses of a token, for as long as this lives.
 #[derive(Debug)]
 pub struct Sightings {
     token: Token,
@@ -25,7 +25,7 @@ pub struct Sightings {
 }
 
 impl Tokens {
-    /// Waits for a token. `None` if it is waited for already, or if there are too many.
+    /// Waits for a token. Returns `None` if it is waited for already, or if too many are.
     pub(super) fn wait(self: &Arc<Self>, token: Token) -> Option<Sightings> {
         let mut waiting = self.lock();
         if waiting.len() >= MAX_TOKENS || waiting.contains_key(&token) {
@@ -40,12 +40,12 @@ impl Tokens {
         })
     }
 
-    /// A datagram has come that no endpoint understands.
+    /// Handles a datagram that no endpoint understands.
     pub(super) fn handle_datagram(&self, remote: SocketAddr, datagram: &[u8]) {
         if let Ok(token) = <Token>::try_from(datagram)
             && let Some(waiting) = self.lock().get(&token)
         {
-            // Without room it is dropped: its sender repeats it.
+            // Dropped if the channel is full: the token's sender repeats it.
             let _ = waiting.try_send(remote);
         }
     }
@@ -56,11 +56,11 @@ impl Tokens {
 }
 
 impl Sightings {
-    /// Returns the address from which the token has come next.
+    /// Returns the next source address of the token.
     pub async fn next(&mut self) -> SocketAddr {
         match self.heard.recv().await {
             Some(remote) => remote,
-            // Its sender lives as long as this.
+            // The channel's sender lives as long as this.
             None => std::future::pending().await,
         }
     }
@@ -72,7 +72,7 @@ impl Drop for Sightings {
     }
 }
 
-/// Far more than hosts meet at a gateway at once.
+/// Far more tokens than hosts that meet at a gateway at once.
 const MAX_TOKENS: usize = 4096;
 const MAX_UNHEARD: usize = 16;
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_token_is_heard_by_who_waits_for_it_and_by_nobody_later() {
+    async fn a_token_reaches_its_waiter_until_the_waiter_is_dropped() {
         let tokens = Arc::new(Tokens::default());
         let from = SocketAddr::from(([192, 0, 2, 1], 9));
         let mut sightings = tokens.wait([7; 16]).unwrap();

@@ -11,20 +11,20 @@ use tokio::net::UdpSocket;
 use super::{ConnectError, bind_to_interface, canonical, mark, source_for};
 use crate::links::Link;
 
-/// A UDP socket that sends by one link, or as the system's routes have it, to whomever it is told.
+/// A UDP socket that sends to any address, by one link or by the system's routes.
 #[derive(Debug)]
 pub struct DatagramSocket {
     socket: UdpSocket,
-    /// It knows IPv4 addresses as mapped ones only.
+    /// Whether the socket is IPv6; it takes IPv4 addresses only as mapped ones.
     is_ipv6: bool,
 }
 
 impl DatagramSocket {
-    /// A socket with a port of its own, for the family of `remote` and with the address of `link`
-    /// that suits `remote`. Needs a tokio runtime.
+    /// Opens a socket with a port of its own, for the family of `remote` and with the address of
+    /// `link` that suits `remote`. Needs a tokio runtime.
     ///
     /// # Errors
-    /// As for [`connect_on_link`](super::connect_on_link), as far as they can be seen before
+    /// As for [`connect_on_link`](super::connect_on_link), as far as errors can be seen before
     /// anything is sent.
     pub fn open(link: Option<&Link>, remote: IpAddr) -> Result<Self, ConnectError> {
         let remote = canonical(SocketAddr::new(remote, 0));
@@ -55,7 +55,7 @@ impl DatagramSocket {
         Self::from_socket(socket).map_err(|e| ConnectError::system("open a socket", e))
     }
 
-    /// A socket at an address of this machine; `[::]` hears IPv4 too. Needs a tokio runtime.
+    /// Opens a socket at a local address; `[::]` receives IPv4 too. Needs a tokio runtime.
     ///
     /// # Errors
     /// The system's error.
@@ -80,7 +80,7 @@ impl DatagramSocket {
         Ok(Self { socket, is_ipv6 })
     }
 
-    /// The address as this socket's family has it.
+    /// Returns the address in the form of this socket's family.
     fn to_family(&self, remote: SocketAddr) -> SocketAddr {
         match (canonical(remote), self.is_ipv6) {
             (SocketAddr::V4(four), true) => {
@@ -90,7 +90,7 @@ impl DatagramSocket {
         }
     }
 
-    /// The address that it sends from; unspecified where the system chooses for each datagram.
+    /// Returns the source address; unspecified where the system chooses one for each datagram.
     ///
     /// # Errors
     /// The system's error.
@@ -98,11 +98,11 @@ impl DatagramSocket {
         self.socket.local_addr()
     }
 
-    /// From now on only `remote` is sent to and heard. Its refusals are heard too: the next sending
-    /// fails with them.
+    /// Connects the socket: it now sends only to `remote` and receives only from it. It also
+    /// reports refusals by `remote`: the next send fails with them.
     ///
     /// # Errors
-    /// That there is no route, or what else the system says.
+    /// There is no route, or another error of the system.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
         SockRef::from(&self.socket).connect(&remote.into())
     }
@@ -110,25 +110,25 @@ impl DatagramSocket {
     /// Sends a datagram at once, or not at all.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] while the link has more than it can send; else what the
-    /// system says.
+    /// [`io::ErrorKind::WouldBlock`] while the link has more than it can send; else the system's
+    /// error.
     pub fn send_to(&self, payload: &[u8], remote: SocketAddr) -> io::Result<()> {
-        // By the system call itself: tokio would ask for a sign of readiness first, which a new
+        // Calls the system directly: tokio would first wait for a readiness event, which a new
         // socket has not had yet.
         SockRef::from(&self.socket)
             .send_to(payload, &self.to_family(remote).into())
             .map(drop)
     }
 
-    /// As [`DatagramSocket::send_to`], to the address that it is connected to.
+    /// As [`DatagramSocket::send_to`], to the address that the socket is connected to.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`DatagramSocket::send_to`].
     pub fn send(&self, payload: &[u8]) -> io::Result<()> {
         SockRef::from(&self.socket).send(payload).map(drop)
     }
 
-    /// The next datagram and who sent it. What does not fit `buffer` is lost.
+    /// Receives the next datagram and its sender. Bytes that do not fit `buffer` are lost.
     ///
     /// # Errors
     /// The system's error.
@@ -185,14 +185,14 @@ mod tests {
     const MAX_TRIES: u32 = 1_000_000;
 
     #[tokio::test]
-    async fn a_connected_one_hears_that_nobody_is_there() {
+    async fn a_connected_socket_reports_a_refusal() {
         let gone = DatagramSocket::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let there = gone.local_addr().unwrap();
         drop(gone);
         let near = DatagramSocket::open(None, there.ip()).unwrap();
         near.connect(there).unwrap();
         near.send(b"question").unwrap();
-        // The host says so in its own time.
+        // The host reports the refusal after an unknown delay.
         let again = || near.send(b"question").err();
         let error = (0..MAX_TRIES).find_map(|_| again()).unwrap();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -233,7 +233,7 @@ mod tests {
                 let now = read_counters().await.unwrap();
                 [used, other].map(|link| now[&link.index][0] - before[&link.index][0])
             };
-            // They leave when the neighbour's address is known.
+            // The datagrams leave once the neighbour's address is known.
             while sent().await[0] < ByteCount::new(10_000) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }

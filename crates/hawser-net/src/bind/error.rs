@@ -1,4 +1,4 @@
-//! Why a connection by a link did not come about, and what to do about it.
+//! Why a connection over a link failed, and what to do about it.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::links::Link;
 
-/// Why there is no connection. Each text says what to do, where something can be done.
+/// Why a connection failed. Each text says what to do, where something can be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -20,7 +20,7 @@ pub enum ConnectError {
         /// Name of the link.
         link: String,
     },
-    /// The interface is no more.
+    /// The interface no longer exists.
     #[error("link {link} is gone")]
     LinkGone {
         /// Name of the link.
@@ -36,7 +36,7 @@ pub enum ConnectError {
         /// Family of the remote address.
         family: Family,
     },
-    /// The address was taken from the link since it was listed.
+    /// The address was removed from the link since it was listed.
     #[error("link {link} has lost its address {address}")]
     AddressGone {
         /// Name of the link.
@@ -44,13 +44,13 @@ pub enum ConnectError {
         /// The address.
         address: IpAddr,
     },
-    /// A service has the connection, or would, at a port where Hawser might have taken it.
+    /// A service holds the connection, or would, at a port that Hawser shares with it.
     #[error("Hawser takes no connection at {remote} now: its service does")]
     OfService {
         /// The destination.
         remote: SocketAddr,
     },
-    /// No route, or no answer on the way.
+    /// No route, or a host on the way did not answer or reported an error.
     #[error("no route to {remote}{}", RouteRemedy(link))]
     NoRoute {
         /// The destination.
@@ -58,7 +58,7 @@ pub enum ConnectError {
         /// Name of the link, and whether it has a default route for this family.
         link: Option<(String, bool)>,
     },
-    /// The host is there, and no program listens on the port.
+    /// The host answers, and no program listens on the port.
     #[error("{remote} refused the connection; is the gateway running, and is this its port?")]
     Refused {
         /// The destination.
@@ -75,13 +75,13 @@ pub enum ConnectError {
         remote: SocketAddr,
         /// Name of the link.
         link: Option<String>,
-        /// The time for which it was tried; none when the kernel gave up first.
+        /// Time after which the attempt was given up; `None` when the kernel gave up first.
         after: Option<Duration>,
     },
-    /// The relay that carries connections to the far end has none.
+    /// The relay that carries connections to the far end could not provide one.
     #[error("{0}")]
     Relay(io::Error),
-    /// A packet filter on this host.
+    /// A packet filter on this host forbids the connection.
     #[error(
         "connecting to {remote}{} is forbidden by this host's packet filter",
         OnLink(link)
@@ -103,15 +103,15 @@ pub enum ConnectError {
         /// Name of the link.
         link: Option<String>,
     },
-    /// A congestion control that the kernel has not, or does not give to everybody.
+    /// A congestion control that the kernel lacks, or does not allow to unprivileged processes.
     #[error(
         "congestion control {name} cannot be used here: {source}; without privilege these can: \
          {allowed} (net.ipv4.tcp_allowed_congestion_control)"
     )]
     Congestion {
-        /// The control that was asked for.
+        /// The requested congestion control.
         name: String,
-        /// The controls that may be asked for, separated by blanks.
+        /// The allowed controls, separated by blanks.
         allowed: String,
         /// The system's answer.
         source: io::Error,
@@ -119,7 +119,7 @@ pub enum ConnectError {
     /// Anything else.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         action: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -136,8 +136,8 @@ pub enum Family {
 }
 
 impl ConnectError {
-    /// True if this machine alone is the reason: nothing has left it. [`Self::NoRoute`] is not: a
-    /// router on the way may have said so.
+    /// Returns whether the cause lies on this machine alone: no packet has left it.
+    /// [`Self::NoRoute`] does not count: a router on the way may have sent that error.
     pub(crate) fn is_local(&self) -> bool {
         match self {
             Self::NotPermitted { .. }
@@ -160,7 +160,7 @@ impl ConnectError {
         Self::System { action, source }
     }
 
-    /// `allowed`: the controls that may be asked for.
+    /// `allowed`: the congestion controls that this process may choose.
     pub(super) fn congestion(name: &str, allowed: &[String], source: io::Error) -> Self {
         Self::Congestion {
             name: name.to_owned(),
@@ -255,7 +255,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// What [`ConnectError::System`] failed at, where the kernel had begun to connect.
+/// Action of a [`ConnectError::System`] where the kernel had begun to connect.
 const CONNECT: &str = "connect";
 
 struct OnLink<'a>(&'a Option<String>);
@@ -285,7 +285,7 @@ struct RouteRemedy<'a>(&'a Option<(String, bool)>);
 impl fmt::Display for RouteRemedy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some((link, true)) => write!(f, " on link {link}: nobody there answers for it"),
+            Some((link, true)) => write!(f, " on link {link}: no host there answers for it"),
             Some((link, false)) => {
                 write!(f, " on link {link}, which has no default route; add one: ")?;
                 write!(f, "ip route add default via ROUTER dev {link} metric 1000")

@@ -11,7 +11,7 @@ fn loopback(address: &str) -> Link {
     Link::loopback(address.parse().unwrap())
 }
 
-/// For connections that are not answered. On a busy machine an answer may take longer.
+/// Options for connections that get no answer. On a busy machine an answer may take longer.
 fn quick() -> SocketOptions {
     SocketOptions {
         connect_timeout: Duration::from_millis(300),
@@ -61,7 +61,7 @@ async fn multipath_is_offered_by_its_link_and_falls_back_to_a_plain_connection()
     assert_eq!(socket.protocol().unwrap(), Some(expected));
     assert_eq!(socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
     assert_eq!(stream.local_addr().unwrap().ip().to_string(), "127.0.0.9");
-    // The listener speaks TCP alone.
+    // The listener is plain TCP.
     let (mut accepted, _) = listener.accept().await.unwrap();
     accepted.write_all(b"x").await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'x');
@@ -185,7 +185,7 @@ fn two_links_with_the_same_address_are_both_used() {
     );
 }
 
-/// A refusal shows that the packet went by the first link, whose router is there.
+/// A refusal shows that the packet used the first link, whose router exists.
 async fn use_both() {
     let links = list_links().await.unwrap();
     let find = |name| links.iter().find(|link| link.name == name).unwrap();
@@ -222,7 +222,7 @@ async fn use_both() {
     );
 }
 
-/// The system's choice goes by TCP alone.
+/// The system chooses by TCP alone.
 #[test]
 fn a_port_that_the_system_chooses_is_free_for_udp_too() {
     let test = "bind::tests::a_port_that_the_system_chooses_is_free_for_udp_too";
@@ -241,7 +241,7 @@ fn a_port_that_the_system_chooses_is_free_for_udp_too() {
         let listener = listen(at(0)).unwrap();
         assert_eq!(listener.local_addr().unwrap(), at(40007));
         drop((taken, listener));
-        // One that is asked for is taken as it is.
+        // A requested port is used even if its UDP port is taken.
         let _taken = std::net::UdpSocket::bind(at(40001)).unwrap();
         assert_eq!(listen(at(40001)).unwrap().local_addr().unwrap(), at(40001));
     });

@@ -1,7 +1,7 @@
 //! Channels that the gateway has begun.
 //!
-//! The gateway decides where one is lacking, and replaces those that are lost. So they are none of
-//! those that the keeper of their link plans for.
+//! The gateway decides when such a channel is missing, and replaces lost ones. So the keepers of
+//! links do not plan for these channels.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::shared::{Shared, keeps_connections};
 use crate::driver::Driver;
 use crate::links::Link;
 
-/// Joins with what the gateway offers, until the session ends; does nothing where that is not
-/// wanted.
+/// Joins with connections that the gateway offers, until the session ends; returns at once if no
+/// join port is configured.
 pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
     let Some(port) = &shared.config.join_port else {
         return;
@@ -47,8 +47,8 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
                     Some(link) if has_room => {
                         joining.push(join(&shared, &driver, link, offered.stream));
                     }
-                    Some(link) => tell(&mut missed, &link.name, &"there are enough"),
-                    None => tell(&mut missed, "?", &"the link that it came by is not to be used"),
+                    Some(link) => tell(&mut missed, &link.name, &"too many such channels"),
+                    None => tell(&mut missed, "?", &"its link may not be used"),
                 }
             }
             Some((link, joined)) = joining.next(), if !joining.is_empty() => match joined {
@@ -64,8 +64,7 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
     }
 }
 
-/// Forgets channels that are lost, and closes those whose link is gone, has changed or is
-/// forbidden.
+/// Forgets lost channels, and closes those whose link is gone, has changed or is forbidden.
 fn close_on_lost_links(driver: &Driver, held: &mut Vec<(ChannelId, Link)>, usable: &[Link]) {
     let live = driver.channels();
     held.retain(|(channel, link)| {
@@ -96,14 +95,14 @@ async fn join(
     (link, joined)
 }
 
-/// Tells people of a connection of the gateway's that was in vain, and counts it; of many, now and
-/// then of one.
+/// Counts a connection of the gateway that became no channel. Logs the first, the second, the
+/// fourth, the eighth and so on.
 fn tell(missed: &mut u64, link: &str, problem: &dyn Display) {
     *missed += 1;
     if missed.is_power_of_two() {
-        tracing::warn!(link, %problem, count = *missed, "no channel by the gateway's connection");
+        tracing::warn!(link, %problem, count = *missed, "cannot join the gateway's connection");
     }
 }
 
-/// One for each further link of the gateway's and each link here, of a few.
+/// Most channels: enough for each pair of a link here and a further link of the gateway, of a few.
 const MAX_CHANNELS: usize = 16;

@@ -1,5 +1,4 @@
-//! Keeps an association with the gateway beside the TCP channels, where that is wanted and UDP
-//! passes.
+//! Keeps an association with the gateway beside the TCP channels, if it is wanted and UDP passes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,11 +30,11 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
 struct Keeper {
     shared: Arc<Shared>,
     driver: Driver,
-    /// The sockets, which are there while any session holds them.
+    /// The sockets, which live while any session holds them.
     endpoint: Option<Arc<AssociationEndpoint>>,
-    /// Where the gateway was when the association began.
+    /// The gateway's addresses when the association began.
     begun_at: Vec<SocketAddr>,
-    /// True once the log has said that no association with the other host comes about.
+    /// True once a failure to associate with the other host was logged.
     has_told_failure: bool,
 }
 
@@ -95,12 +94,12 @@ impl Keeper {
         self.has_told_failure = false;
         match self.shared.config.relay {
             Some(_) => tracing::info!(%id, "UDP passes between the hosts, past the gateway"),
-            None => tracing::debug!(%id, "an association with the gateway stands"),
+            None => tracing::debug!(%id, "association with the gateway established"),
         }
         self.publish(None);
     }
 
-    /// An association did not come about. Where a relay carries everything instead, the log says so
+    /// Publishes that no association came about. If a relay carries everything instead, logs this
     /// once.
     fn note_failure(&mut self, problem: String) {
         if self.shared.config.relay.is_none() {
@@ -122,7 +121,7 @@ impl Keeper {
         let endpoint = self.take_places(&remotes)?;
         self.begun_at.clone_from(&remotes);
         let grant = timeout(GRANT_PATIENCE, self.grant()).await;
-        let grant = grant.map_err(|_| "the gateway has granted no number for it".to_owned())?;
+        let grant = grant.map_err(|_| "the gateway has granted no channel number".to_owned())?;
         let id = grant.id;
         self.driver
             .with(|session, now| session.begin_association(now, id));
@@ -145,7 +144,7 @@ impl Keeper {
         self.driver.add_association(grant.keep(), association);
     }
 
-    /// Waits until the association is over or is not wanted any more; its places follow the links.
+    /// Holds the association while it lives and is wanted; its places follow the links.
     async fn hold(&mut self, id: ChannelId) {
         let mut wishes = self.shared.transport.subscribe();
         let mut links = self.shared.links.clone();
@@ -163,7 +162,7 @@ impl Keeper {
                 _ = links.changed() => self.follow().await,
                 _ = rules.changed() => self.follow().await,
                 Ok(()) = addresses.changed() => if self.has_lost_gateway() {
-                    // Its own addresses change by the association itself while one of them lasts.
+                    // The association follows the gateway while one of its addresses stays.
                     self.driver.drop_channel(id);
                     return;
                 },
@@ -171,7 +170,7 @@ impl Keeper {
         }
     }
 
-    /// Whether the gateway is at none of the addresses any more at which the association found it.
+    /// True if the gateway has none of the addresses any more at which the association began.
     fn has_lost_gateway(&self) -> bool {
         let addresses = self.shared.addresses.borrow();
         let mut known = addresses.iter().map(HostPort::socket_addr);
@@ -181,17 +180,17 @@ impl Keeper {
         })
     }
 
-    /// The links have changed.
+    /// Updates the association's places after a change of links.
     async fn follow(&mut self) {
         if let Some(port) = self.driver.datagram_port()
             && let Ok(remotes) = self.remotes(port).await
         {
-            // Without any link it waits for one.
+            // Without any link the association waits for one.
             let _ = self.take_places(&remotes);
         }
     }
 
-    /// The gateway's addresses: first those that channels go to.
+    /// The gateway's addresses; those that channels go to come first.
     async fn remotes(&self, port: u16) -> Result<Vec<SocketAddr>, String> {
         if self.shared.config.relay.is_some() {
             let mut known = self.datagram_addresses();
@@ -218,7 +217,7 @@ impl Keeper {
         Ok(remotes)
     }
 
-    /// Has a socket on every link that may be used, and on no other.
+    /// Opens a socket on every link that may be used, and closes the others.
     fn take_places(&mut self, remotes: &[SocketAddr]) -> Result<Arc<AssociationEndpoint>, String> {
         // A session through a relay has a socket on every link: the far end's address is not known
         // yet.
@@ -237,7 +236,7 @@ impl Keeper {
         }
     }
 
-    /// The endpoint with the sockets on the links, which begins when it is first needed.
+    /// The endpoint with the sockets on the links, created when first needed.
     fn endpoint(&mut self) -> Result<Arc<AssociationEndpoint>, String> {
         let mut shared = self.shared.lock_endpoint();
         let endpoint = match shared.upgrade() {
@@ -279,7 +278,7 @@ impl Keeper {
         self.endpoint = None;
     }
 
-    /// Where the gateway's UDP port is, as was said; a relay does not lead there.
+    /// The known addresses of the gateway's UDP port; a relay does not lead there.
     fn datagram_addresses(&self) -> Vec<SocketAddr> {
         let addresses = self.shared.addresses.borrow();
         addresses.iter().filter_map(HostPort::socket_addr).collect()
@@ -307,14 +306,14 @@ impl Keeper {
     }
 
     fn publish(&self, problem: Option<String>) {
-        // What another session has is what counts then.
+        // A superseded session does not publish.
         if !self.driver.is_superseded() {
             self.shared.association_problem.send_replace(problem);
         }
     }
 }
 
-/// A number for an association, given up unless that comes to be.
+/// A channel number for an association, given up on drop unless it was kept.
 struct Grant {
     driver: Driver,
     id: ChannelId,
@@ -343,7 +342,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Addresses that stand for all of the internet, of either family.
+/// Addresses that stand for the whole internet, one of each family.
 const ANYWHERE: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9),
     SocketAddr::new(
@@ -361,9 +360,9 @@ fn home(remote: IpAddr) -> IpAddr {
 }
 
 const NOT_TAKEN: &str = "the gateway has not said that it takes UDP";
-const NO_ADDRESS: &str = "where its UDP port can be reached is not known";
+const NO_ADDRESS: &str = "the address of the gateway's UDP port is not known";
 const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// As many as an association has.
+/// As many addresses as an association has.
 const MAX_REMOTES: usize = 8;
 const MAX_PLACES: usize = 16;

@@ -1,5 +1,5 @@
-//! The addresses at which the gateway may be: those where it was, those that were given, and those
-//! that its names lead to, as they are found.
+//! The addresses at which the gateway may be: earlier ones, configured ones, and those that its
+//! names resolve to, as they are found.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -31,18 +31,18 @@ struct Search {
     found: watch::Receiver<Found>,
 }
 
-/// What a search has found so far.
+/// The results of a search so far.
 #[derive(Clone, Debug, Default)]
 struct Found {
-    /// Only ever gets more.
+    /// Only grows.
     addresses: Vec<SocketAddr>,
-    /// Some of them are what a name leads to, or no name was asked.
+    /// At least one name was resolved, or no name was asked.
     is_answered: bool,
-    /// What the searches for names said that found nothing.
+    /// Errors of the name lookups that failed.
     problems: Vec<String>,
 }
 
-/// The addresses of a search, each given once, at once or when it is found.
+/// The addresses of a search, each returned once, as soon as it is known.
 #[derive(Debug)]
 pub(super) struct Candidates {
     found: watch::Receiver<Found>,
@@ -50,8 +50,8 @@ pub(super) struct Candidates {
 }
 
 impl Locator {
-    /// Looks for the gateway over `links`. It was `reached` at these addresses, and was given as
-    /// `addresses`, whose names are looked up unless that was done a moment ago.
+    /// Searches for the gateway over `links`. `reached`: where it was reached before; `addresses`:
+    /// as configured. Their names are looked up unless that was done a moment ago.
     pub(super) fn search(
         &self,
         reached: &[SocketAddr],
@@ -84,7 +84,7 @@ impl Locator {
 }
 
 impl Search {
-    /// True if it goes on, or has found what would be found again.
+    /// True if the search goes on, or a new one would find the same.
     fn holds(&self, links: &[Link], addresses: &[HostPort]) -> bool {
         let goes_on = self.found.has_changed().is_ok();
         let is_fresh = self.found.borrow().is_answered && self.begun.elapsed() < MAX_AGE;
@@ -117,7 +117,7 @@ impl Candidates {
         Self { found, given: 0 }
     }
 
-    /// The next address; `None` when there will be no more. May be cancelled.
+    /// Returns the next address; `None` when no more will come. May be cancelled.
     pub(super) async fn next(&mut self) -> Option<SocketAddr> {
         loop {
             let next = self
@@ -134,7 +134,7 @@ impl Candidates {
         }
     }
 
-    /// All addresses, as far as they are found within a moment.
+    /// All addresses that are found within a moment.
     pub(super) async fn all(mut self) -> Vec<SocketAddr> {
         let mut all = Vec::new();
         let collecting = async {
@@ -146,13 +146,13 @@ impl Candidates {
         all
     }
 
-    /// Why there are not more of them.
+    /// Errors of the name lookups that failed.
     pub(super) fn problems(&self) -> Vec<String> {
         self.found.borrow().problems.clone()
     }
 }
 
-/// Looks all names up at once, and tells of each answer as it comes.
+/// Looks up all names at once, and publishes each answer as it arrives.
 async fn look_up(
     names: Names,
     addresses: Vec<HostPort>,
@@ -175,7 +175,7 @@ async fn look_up(
     let all = searches.for_each(|()| std::future::ready(()));
     tokio::select! {
         () = all => {}
-        // Nobody waits for it any more.
+        // No task waits for the search any more.
         () = found.closed() => {}
     }
 }
@@ -191,7 +191,7 @@ fn note(
     let asked = link.map_or("the system's resolver", |link| &link.name);
     match finding.result {
         Ok(addresses) => {
-            tracing::debug!(%name, asked, ?addresses, "the gateway's name was found");
+            tracing::debug!(%name, asked, ?addresses, "resolved the gateway's name");
             let at = |ip: IpAddr| SocketAddr::new(ip.to_canonical(), port);
             found.send_modify(|found| {
                 found.is_answered = true;
@@ -199,7 +199,7 @@ fn note(
             });
         }
         Err(error) => {
-            tracing::debug!(%name, asked, %error, "the gateway's name was not found");
+            tracing::debug!(%name, asked, %error, "cannot resolve the gateway's name");
             let problem = format!("{name}, asked over {asked}: {error}");
             found.send_modify(|found| found.problems.push(problem));
         }
@@ -209,5 +209,5 @@ fn note(
 const MAX_ADDRESSES: usize = 16;
 /// Time for which names are not looked up again.
 const MAX_AGE: Duration = Duration::from_secs(10);
-/// Time for further addresses where one is enough to go on.
+/// Time to wait for further addresses when one is enough to go on.
 const MOMENT: Duration = Duration::from_secs(1);

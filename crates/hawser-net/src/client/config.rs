@@ -17,7 +17,7 @@ use crate::invite::Invite;
 pub struct ClientConfig {
     /// This client's key.
     pub identity: Identity,
-    /// The gateway's key: no other host is believed.
+    /// The gateway's key: no other key is accepted.
     pub gateway: PublicKey,
     /// The gateway's addresses.
     pub addresses: Vec<HostPort>,
@@ -29,30 +29,29 @@ pub struct ClientConfig {
     pub name: String,
     /// The links to use, by name; empty: every usable one.
     pub links: Vec<String>,
-    /// The user's rules for links, by name; others are used like any. As it is at first:
-    /// [`Client::set_rules`](super::Client::set_rules) changes it.
+    /// The user's initial rules for links, by name; links without rules are used normally.
+    /// [`Client::set_rules`](super::Client::set_rules) changes them.
     pub rules: BTreeMap<String, LinkRules>,
-    /// The session's behaviour. Its scheduler is the one at first:
+    /// The session's behaviour. Its scheduler is the initial one:
     /// [`Client::set_scheduler`](super::Client::set_scheduler) changes it.
     pub session: SessionConfig,
-    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
-    /// for each, else the system's default.
+    /// Congestion control of the channels; `None`: where bbr is permitted, the session chooses for
+    /// each channel, else the system's default applies.
     pub congestion: Option<String>,
-    /// Separate channels for what must not wait behind bulk.
+    /// Opens separate channels for data that must not wait behind bulk.
     pub express: bool,
-    /// The transport of chunks, both ways, at first:
+    /// The initial transport of chunks, both ways:
     /// [`Client::set_transport`](super::Client::set_transport) changes it.
     pub transport: TransportChoice,
-    /// Carries every connection to the gateway; `None`: the machine's links do. An association
-    /// still goes over the links, to `addresses`, which are those of the gateway's UDP port then.
+    /// Carries every connection to the gateway; `None`: the machine's links do. With a relay, an
+    /// association still goes over the links; `addresses` are those of the gateway's UDP port then.
     pub relay: Option<Arc<dyn Relay>>,
-    /// Where connections that the gateway begins are taken; `None`: none is.
+    /// Takes connections that the gateway begins; `None`: there are no such connections.
     pub join_port: Option<Arc<JoinPort>>,
 }
 
 impl ClientConfig {
-    /// A client that is enrolled, uses every link, and decides the rest as the program does by
-    /// default.
+    /// The configuration of an enrolled client that uses every link, with defaults for the rest.
     pub fn new(identity: Identity, gateway: PublicKey, addresses: Vec<HostPort>) -> Self {
         Self {
             identity,
@@ -72,7 +71,7 @@ impl ClientConfig {
         }
     }
 
-    /// True if all addresses are of this very machine, behind its loopback interface.
+    /// True if all addresses are on this machine, behind its loopback interface.
     pub(super) fn is_local(&self) -> bool {
         if self.relay.is_some() {
             return false;

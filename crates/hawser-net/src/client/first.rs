@@ -21,22 +21,22 @@ use crate::driver::{Driver, NewChannel};
 use crate::links::Link;
 use crate::tls::{Handshake, TlsClient};
 
-/// A link, the address that was reached over it, and what the gateway has proved there.
+/// A link, the address that was reached over it, and the handshake with the gateway there.
 type Won = (Link, SocketAddr, Handshake);
 
-/// A connection over a link on which the far end has proved the key that the client is configured
-/// with, and seen the client's.
+/// A connection over a link. Its far end has proved the key that the client is configured with, and
+/// has seen the client's.
 #[derive(Debug)]
 pub struct FirstConnection {
     /// The link.
     pub link: LinkIndex,
-    /// Where it leads; further connections may go there.
+    /// The far end's port; further connections may go there.
     pub port: Arc<dyn SharedPort>,
-    /// What the handshake has left.
+    /// The finished handshake.
     pub handshake: Handshake,
 }
 
-/// A session that has just begun, and the connection that it began with.
+/// A session that has just begun, and its first connection.
 pub(super) struct First {
     pub(super) driver: Driver,
     pub(super) link: Link,
@@ -44,8 +44,8 @@ pub(super) struct First {
     pub(super) channel: ChannelId,
 }
 
-/// Tries over every link until one connection stands. Links fail and are tried again each for
-/// itself: one that is silent delays no other.
+/// Tries over every link until one connection stands. Each link fails and retries by itself: a
+/// silent link delays no other.
 pub(super) async fn connect(shared: &Arc<Shared>) -> First {
     let mut links = shared.links.clone();
     let mut rules = shared.rules.subscribe();
@@ -100,7 +100,7 @@ async fn persist(shared: &Shared, link: Link) -> Option<Won> {
                 won = once => if let Some(won) = won {
                     return won;
                 },
-                // Nobody waits for those where it is no more.
+                // The addresses have changed: attempts at old ones end.
                 Ok(()) = addresses.changed() => {}
             }
         }
@@ -121,7 +121,7 @@ async fn persist(shared: &Shared, link: Link) -> Option<Won> {
     }
 }
 
-/// The first handshake that succeeds over any link, each being tried once.
+/// Tries each link once, and returns the first handshake that succeeds.
 pub(super) async fn race(shared: &Shared) -> Result<Won, String> {
     let links = shared.usable_links();
     let mut attempts: FuturesUnordered<_> =
@@ -145,7 +145,7 @@ fn no_link(shared: &Shared) -> String {
     }
 }
 
-/// Tries the gateway's addresses over `link`, the next one when the last has failed or has not
+/// Tries the gateway's addresses over `link`: the next one when the last has failed or has not
 /// answered for a moment.
 async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
     let config = &shared.config;
@@ -189,9 +189,8 @@ async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
     })
 }
 
-/// The first of the `candidates` with which `attempt` succeeds, or what every one has said. They
-/// are begun one after the other, so that the best one wins where it works, and a dead one costs a
-/// moment.
+/// Returns the first success of `attempt`, or the errors of all `candidates`. Attempts begin one
+/// after the other, so that the best candidate wins if it works, and a dead one costs a moment.
 async fn in_turn<T, F: Future<Output = Result<T, String>>>(
     candidates: &mut Candidates,
     attempt: impl Fn(SocketAddr) -> F,
@@ -222,7 +221,7 @@ async fn in_turn<T, F: Future<Output = Result<T, String>>>(
                     end = next_at + MORE_ADDRESSES;
                 }
             },
-            // Those that were known may work by now.
+            // The next try begins anew: known addresses may work by then.
             () = tokio::time::sleep_until(end), if attempts.is_empty() && !problems.is_empty() => {
                 return Err(problems);
             }
@@ -231,8 +230,8 @@ async fn in_turn<T, F: Future<Output = Result<T, String>>>(
     }
 }
 
-/// A session that begins on a connection that is there; `None` where its link is gone, or the far
-/// end is not the one that is meant.
+/// Begins a session on an existing connection; `None` if its link is gone or the far end's key is
+/// not the gateway's.
 pub(super) fn on(shared: &Arc<Shared>, connection: FirstConnection) -> Option<First> {
     let FirstConnection {
         link,
@@ -303,11 +302,11 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
 /// Time that an address has to answer before the next one is tried as well. Source: RFC 8305
 /// section 8, the least that it permits.
 const NEXT_ADDRESS: Duration = Duration::from_millis(100);
-/// Time in which further addresses may be found when all others have failed.
+/// Time to wait for further addresses when all others have failed.
 const MORE_ADDRESSES: Duration = Duration::from_millis(300);
 /// A gateway that restarts is away for a moment.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Whoever waits for a gateway that was away notices little of it.
+/// Short, so that a gateway that was away is soon found again.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// At most 64 bytes of UTF-8.

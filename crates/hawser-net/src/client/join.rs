@@ -19,8 +19,8 @@ use crate::bind::SocketOptions;
 use crate::driver::{Driver, NewChannel};
 use crate::{clock, links::Link};
 
-/// Connects over `link` to `remote`, or to the address that suits the link best; joins the session
-/// and adds the channel to it. Gives where it goes. `options`: of the connection.
+/// Connects over `link` to `remote`, or else to the address that suits the link best; joins the
+/// session and adds the channel. Returns where it goes. `options`: of the connection's socket.
 pub(super) async fn join(
     shared: &Shared,
     driver: &Driver,
@@ -51,9 +51,9 @@ fn lock(turns: &Mutex<JoinTurns>) -> MutexGuard<'_, JoinTurns> {
     turns.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A channel's number, given up unless the channel comes to be: the gateway may have taken the
-/// connection for one already, and would place chunks on it that are never read. An attempt also
-/// ends where it waits, when its link goes or when another one was quicker.
+/// A granted channel number, given up on drop unless the channel was added: the gateway may have
+/// taken the connection for a channel already, and would place chunks on it that are never read. A
+/// waiting attempt is dropped when its link goes or another attempt was quicker.
 struct Grant<'a> {
     driver: &'a Driver,
     id: ChannelId,
@@ -70,7 +70,7 @@ impl<'a> Grant<'a> {
         })
     }
 
-    /// The channel was added.
+    /// Keeps the number: the channel was added.
     fn keep(mut self) -> ChannelId {
         self.kept = true;
         self.id
@@ -85,7 +85,7 @@ impl Drop for Grant<'_> {
     }
 }
 
-/// Joins over a connection that stands, on a link, begun by this or that side.
+/// Joins over an existing connection on `link`, which the side `begun_by` began.
 pub(super) async fn join_as(
     shared: &Shared,
     driver: &Driver,

@@ -2,7 +2,7 @@ use std::io;
 
 use crate::bind::ConnectError;
 
-/// Why a channel could not be added.
+/// Reason why a channel could not be added.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JoinError {
     #[error(transparent)]
@@ -11,12 +11,12 @@ pub(super) enum JoinError {
     NoAddress(String),
     #[error("the gateway has not granted another channel yet")]
     NoGrant,
-    #[error("the connection broke while it joined: {0}")]
+    #[error("the connection broke during the join: {0}")]
     Broken(#[from] io::Error),
     #[error("an earlier connection is about to be answered")]
     Overtaken,
     #[error("the gateway does not answer the join")]
     NoAnswer,
-    #[error("the gateway's answer to the join is not one")]
+    #[error("the gateway's answer to the join is invalid")]
     Strange,
 }

@@ -1,7 +1,7 @@
 //! The port at which a client takes connections that its gateway begins.
 //!
-//! Whoever connects has to show first that it is the gateway of a session that lives: until then
-//! nothing is said, and nothing is kept but the bytes of one offer, in one of a few places.
+//! A connecting host has to prove first that it is the gateway of a live session: until then this
+//! end sends nothing, and keeps nothing but the bytes of one offer, in one of a few places.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ use crate::takeover::{self, Offer, ToPredecessor};
 use crate::{bind, port_on_links};
 
 /// A TCP port, on each of a machine's links, at which gateways may begin connections of their
-/// clients' sessions. Dropping it closes the port; what has joined stays.
+/// clients' sessions. Dropping it closes the port; joined connections stay.
 #[derive(Debug)]
 pub struct JoinPort {
     port: u16,
@@ -39,13 +39,13 @@ pub struct JoinPort {
 }
 
 impl JoinPort {
-    /// Listens at `port` of the links with these names, or of every usable one where there are no
-    /// names. `links` follows the machine's links. What is for a session of the `predecessor`, the
-    /// process whose place this one takes, is passed on. Needs a tokio runtime.
+    /// Listens at `port` of the links with these names, or of every usable link if there are no
+    /// names. `links` follows the machine's links. Connections for sessions of the `predecessor`,
+    /// the process that this one succeeds, are passed on to it. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The port is another program's, or may not be had; or it is below [`MIN_JOIN_PORT`], to which
-    /// no gateway connects.
+    /// The port belongs to another program or is not permitted; or it is below [`MIN_JOIN_PORT`],
+    /// to which no gateway connects.
     pub fn open(
         port: u16,
         names: Vec<String>,
@@ -79,16 +79,16 @@ impl JoinPort {
         self.port
     }
 
-    /// Listens no more: another process has the port.
+    /// Stops listening: another process has the port.
     pub fn stop_listening(&self) {
         self.task.abort();
     }
 
-    /// Takes a connection that came to the process that has taken this one's place, and that has
-    /// `said` so far what it is for.
+    /// Takes a connection that came to the successor of this process, with the offer that it has
+    /// `said`.
     ///
     /// # Errors
-    /// When it is no connection, or has said something else.
+    /// When `connection` is no connection, or `said` no valid offer.
     pub fn take_passed(&self, connection: OwnedFd, said: &Offer) -> io::Result<()> {
         let stream = takeover::connection(connection)?;
         let gateway = stream.peer_addr()?;
@@ -99,7 +99,7 @@ impl JoinPort {
         Ok(())
     }
 
-    /// Takes connections of one session, for as long as what it returns is kept.
+    /// Takes connections of one session, for as long as the returned value is kept.
     pub(super) fn take_for(&self, driver: &Driver) -> Offers {
         self.waiting.add(driver)
     }
@@ -111,7 +111,7 @@ impl Drop for JoinPort {
     }
 }
 
-/// Connections to one session whose gateway has shown that it began them.
+/// Connections to one session that its gateway has begun, as their offers prove.
 #[derive(Debug)]
 pub(super) struct Offers {
     id: SessionId,
@@ -128,7 +128,7 @@ pub(super) struct Offered {
 }
 
 impl Offers {
-    /// Waits for the next one. Can be dropped and called again without losing one.
+    /// Waits for the next connection. Can be dropped and called again without losing one.
     pub(super) async fn next(&mut self) -> Option<Offered> {
         self.arriving.recv().await
     }
@@ -140,22 +140,21 @@ impl Drop for Offers {
     }
 }
 
-/// The sessions that connections are taken for, and the places of connections that have shown
-/// nothing yet.
+/// The sessions that take connections, and the places of connections that have proved nothing yet.
 #[derive(Debug)]
 struct Waiting {
     sessions: Mutex<BTreeMap<SessionId, Session>>,
     half_open: HalfOpen,
-    /// The process whose place this one takes, which still has sessions.
+    /// The process that this one succeeds, which still has sessions.
     predecessor: Option<ToPredecessor>,
-    /// Connections in vain that were meant for a session.
+    /// Number of refused connections that were meant for a session.
     missed: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Session {
     driver: Driver,
-    /// Numbers of the offers that have come.
+    /// Numbers of the offers that were received.
     numbers: NumberWindow<NUMBER_WORDS>,
     sender: mpsc::Sender<Offered>,
 }
@@ -176,8 +175,8 @@ impl Waiting {
         }
     }
 
-    /// Takes what a stranger says first, and goes on with the connection here or, where its session
-    /// is the predecessor's, there.
+    /// Reads the offer of a new connection, and continues with the connection here or, if the
+    /// session is the predecessor's, there.
     async fn hear(&self, mut stream: TcpStream, gateway: SocketAddr) -> Result<(), Refused> {
         let mut bytes = [0; JOIN_OFFER_LENGTH];
         let read = timeout(PATIENCE, stream.read_exact(&mut bytes)).await;
@@ -198,8 +197,7 @@ impl Waiting {
         }
     }
 
-    /// Gives a connection to its session, if what it has said proves that the session's gateway
-    /// began it.
+    /// Gives a connection to its session, if the offer proves that the session's gateway began it.
     fn take(
         &self,
         stream: TcpStream,
@@ -213,7 +211,7 @@ impl Waiting {
         sent.map_err(|_| Refused::TooMany)
     }
 
-    /// Returns where a connection with this offer between these ends goes.
+    /// Returns the queue for a connection with this offer between these ends.
     fn judge(&self, offer: &JoinOffer, ends: OfferEnds) -> Result<mpsc::Sender<Offered>, Refused> {
         let mut sessions = self.lock();
         let session = sessions.get_mut(&offer.session);
@@ -228,19 +226,19 @@ impl Waiting {
         Ok(session.sender.clone())
     }
 
-    /// Tells people of a connection in vain. Those of strangers are none of their business; of the
-    /// others there may be many.
+    /// Logs a refused connection: those of strangers for debugging only; of the others, which may
+    /// be many, the first, the second, the fourth and so on.
     fn tell(&self, remote: SocketAddr, problem: Refused) {
         if matches!(
             problem,
             Refused::Silent | Refused::NoSession | Refused::NoPlace
         ) {
-            tracing::debug!(%remote, %problem, "a connection is refused");
+            tracing::debug!(%remote, %problem, "refused connection");
             return;
         }
         let count = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_power_of_two() {
-            tracing::warn!(%remote, %problem, count, "the gateway's connection is refused");
+            tracing::warn!(%remote, %problem, count, "refused the gateway's connection");
         }
     }
 
@@ -264,20 +262,20 @@ impl Default for Waiting {
     }
 }
 
-/// Why a connection is closed, with nothing said.
+/// Reason why a connection is closed without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refused {
-    #[error("no offer to join has come")]
+    #[error("no join offer was received")]
     Silent,
     #[error("there is no such session")]
     NoSession,
     #[error("the offer is not the gateway's, or its addresses were translated")]
     Forged,
-    #[error("the offer has come before")]
+    #[error("the offer was received before")]
     Replayed,
-    #[error("the session has too many of them")]
+    #[error("the session has too many waiting connections")]
     TooMany,
-    #[error("too many others have said nothing yet")]
+    #[error("too many other connections have sent no offer yet")]
     NoPlace,
 }
 
@@ -300,7 +298,7 @@ async fn listen(waiting: Arc<Waiting>, listener: TcpListener) {
     accept_each(listener, takes).await;
 }
 
-/// The address that stands for all of this machine, at a port that is free: sockets that share it
+/// The address that stands for all of this machine, at a free port: sockets that share the port
 /// would not notice that another program has it.
 fn every_address(port: u16) -> io::Result<SocketAddr> {
     if let Some(before) = takeover::on_links_at(port) {
@@ -319,15 +317,15 @@ fn every_address(port: u16) -> io::Result<SocketAddr> {
     }
 }
 
-/// Time in which the gateway has to say what it came for.
+/// Time in which the gateway has to send its offer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time that a connection waits in line for a place at most.
+/// Longest time that a connection waits in line for a place.
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
-/// Connections that have shown nothing, in all.
+/// Most connections that have proved nothing, in all.
 const MAX_HALF_OPEN: usize = 32;
-/// Those of one IPv4 address or one IPv6 /64.
+/// Most of those from one IPv4 address or one IPv6 /64.
 const HALF_OPEN_PER_SOURCE: usize = 8;
 /// Connections of a session that wait to be joined with.
 const QUEUE: usize = 8;
-/// Offers that come out of their order are taken up to 64 numbers late.
+/// Offers out of order are accepted up to 64 numbers late.
 const NUMBER_WORDS: usize = 2;

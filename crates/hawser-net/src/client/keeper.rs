@@ -40,7 +40,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     let mut first = Some(first);
     shared.lock_statuses().begin(driver.id());
     while driver.closed().is_none() {
-        // Links come and go, and the rules for their names hold for their numbers.
+        // Links come and go; rules name links, sessions number them.
         shared.tell_rules(&driver);
         shared.tell_scheduler(&driver);
         let wanted = shared.usable_links();
@@ -49,7 +49,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
                 .iter()
                 .any(|now| now.index == *index && keeps_connections(now, link));
             if !same {
-                tracing::info!(link = %link.name, "the link is gone, has changed or is forbidden");
+                tracing::info!(link = %link.name, "link is gone, has changed or is forbidden");
                 task.abort();
                 shared.lock_statuses().remove(driver.id(), *index);
             }
@@ -83,7 +83,7 @@ struct LinkKeeper {
     remote: Option<SocketAddr>,
     plan: ChannelKeeper,
     turns: Arc<Mutex<JoinTurns>>,
-    /// Time since which joins are broken off; the channels were asked for a sign of life then.
+    /// Time since which joins break off; the channels were then asked for a sign of life.
     broken_since: Option<Instant>,
 }
 
@@ -129,15 +129,15 @@ impl LinkKeeper {
         }
     }
 
-    /// The gateway has moved. What leads to where it was stays until something else stands.
+    /// Follows a gateway that has moved. Channels to its old address stay until others stand.
     fn follow_gateway(&mut self) {
         if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
-            tracing::info!(link = %self.link.name, %remote, "the gateway is there no more");
+            tracing::info!(link = %self.link.name, %remote, "gateway has left this address");
             self.plan.handle_address_gone(clock::now());
         }
     }
 
-    /// Does what the plan asks for now.
+    /// Performs the actions that the plan asks for now.
     async fn look_after(&mut self, attempts: &mut FuturesUnordered<Attempt>) {
         let live = self.driver.channels();
         let wanted = self.driver.wanted_channels(self.link.index);
@@ -154,14 +154,14 @@ impl LinkKeeper {
                     search,
                     max_segment,
                 } => {
-                    // Ports of the gateway's own are tried first each time.
+                    // Ports that are the gateway's alone are tried first each time.
                     let is_own = |at: &SocketAddr| self.shared.shared_port(*at).is_none();
                     let remote = self.remote.filter(|at| !search && is_own(at));
                     attempts.push(self.attempt(role, remote, max_segment));
                 }
                 KeeperAction::AbandonAttempts => attempts.clear(),
                 KeeperAction::Drop(channel) => {
-                    tracing::info!(link = %self.link.name, %channel, "one bulk channel less");
+                    tracing::info!(link = %self.link.name, %channel, "closing one bulk channel");
                     self.driver.drop_channel(channel);
                 }
                 KeeperAction::AskGateway => self.ask_gateway().await,
@@ -184,7 +184,7 @@ impl LinkKeeper {
         self.plan.handle_failed(failure, is_cut_off);
         if matches!(failure, AttemptFailure::Broken | AttemptFailure::NoChannel) {
             if self.plan.failures().is_power_of_two() {
-                tracing::info!(link = %self.link.name, %error, "no channel");
+                tracing::info!(link = %self.link.name, %error, "cannot add channel");
             }
             self.publish(Some(error.to_string()));
         }
@@ -202,9 +202,9 @@ impl LinkKeeper {
         self.publish(None);
     }
 
-    /// Joins are broken off. When the gateway proves that it is the one that does so, and answers
-    /// on no channel, it was restarted and does not know the session; else a host on the way does.
-    /// Channels of a silent link have not failed yet, and would live on for long.
+    /// Finds out why joins break off. If the gateway proves its key in a new handshake, but answers
+    /// on no channel, it was restarted and does not know the session; else a host on the path
+    /// breaks joins. Channels of a silent link have not failed yet, and would live on for long.
     async fn ask_gateway(&mut self) {
         let asked = self.broken_since.take().unwrap_or_else(clock::now);
         let driver = &self.driver;
@@ -250,7 +250,7 @@ impl LinkKeeper {
 
 impl Drop for LinkKeeper {
     fn drop(&mut self) {
-        // The link is gone, or its address: connections on it can't live on.
+        // The link or its address is gone: connections on it can't live on.
         for channel in self.plan.channels() {
             self.driver.drop_channel(channel);
         }

@@ -1,4 +1,4 @@
-//! What is known of a client's links, for people and for the choice of addresses.
+//! The states of a client's links, for users and for the choice of addresses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ pub struct LinkStatus {
     pub problem: Option<String>,
 }
 
-/// The state of each link in the session that is current, or of the attempts to begin one. What
-/// sessions report that the client has moved on from, does not count.
+/// The state of each link in the current session, or of the attempts to begin one. Reports of
+/// superseded sessions are ignored.
 #[derive(Debug, Default)]
 pub(super) struct LinkStatuses {
     session: Option<SessionId>,
@@ -28,34 +28,34 @@ pub(super) struct LinkStatuses {
 }
 
 impl LinkStatuses {
-    /// A session is current from now on; what was said before is forgotten.
+    /// Makes a session the current one, and forgets all earlier reports.
     pub(super) fn begin(&mut self, session: SessionId) {
         self.session = Some(session);
         self.by_link.clear();
     }
 
-    /// A session is over.
+    /// Forgets all reports if this session is the current one: it is over.
     pub(super) fn end(&mut self, session: SessionId) {
         if self.session == Some(session) {
             *self = Self::default();
         }
     }
 
-    /// A session reports the state of a link.
+    /// Stores a session's report on a link.
     pub(super) fn report(&mut self, session: SessionId, status: LinkStatus) {
         if self.session == Some(session) {
             self.by_link.insert(status.link.index, status);
         }
     }
 
-    /// A session uses a link no more.
+    /// Removes a link that a session uses no more.
     pub(super) fn remove(&mut self, session: SessionId, link: LinkIndex) {
         if self.session == Some(session) {
             self.by_link.remove(&link);
         }
     }
 
-    /// A session is about to use this address over a link.
+    /// Sets the address that a session is about to use over a link.
     pub(super) fn set_remote(&mut self, session: SessionId, link: LinkIndex, remote: SocketAddr) {
         let by_link = &mut self.by_link;
         if let Some(status) = by_link

@@ -1,10 +1,10 @@
-//! Which of a gateway's addresses a link uses.
+//! Chooses which of a gateway's addresses a link uses.
 //!
 //! A path is a link and one address: each link has one path at a time, so that there are as many
-//! paths as links, whatever the number of addresses. A link connects to all of them at once and
-//! keeps the one that answers first. Others that answer about as quickly are as good: of these it
-//! takes the one that the fewest other links use, so that each connection of a gateway that has
-//! several gets its share. A port that a service has as well is tried a moment later.
+//! paths as links, whatever the number of addresses. A link connects to all addresses at once and
+//! keeps the one that answers first. Of those that answer about as quickly, it takes the one that
+//! the fewest other links use, so that each connection of a gateway with several gets its share. A
+//! port shared with a service is tried a moment later.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::shared::Shared;
 use crate::bind::SocketOptions;
 use crate::links::Link;
 
-/// A connection of a session to the address that suits `link` best.
+/// Connects a session to the address that suits `link` best.
 pub(super) async fn reach(
     shared: &Shared,
     session: SessionId,
@@ -58,7 +58,7 @@ pub(super) async fn reach(
                 (remote, took, Ok(stream)) => {
                     let now = Instant::now();
                     end = match shared.shared_port(remote) {
-                        // The service has it soon, unless something is said.
+                        // The service gets the connection soon, unless data is sent.
                         Some(_) => Some(now),
                         None => end.or(Some(now.max(begun + alike(took)))),
                     };
@@ -86,7 +86,7 @@ pub(super) async fn reach(
     }
 }
 
-/// Waits a moment before a port that a service has as well.
+/// Waits a moment before a port that the gateway shares with a service.
 async fn own_ports_first(shared: &Shared, remote: SocketAddr) {
     if shared.shared_port(remote).is_some() {
         tokio::time::sleep(OWN_PORTS_FIRST).await;
@@ -100,5 +100,5 @@ fn no_address(candidates: &Candidates) -> JoinError {
     })
 }
 
-/// Most networks answer by then.
+/// Most networks answer within this time.
 const OWN_PORTS_FIRST: Duration = Duration::from_millis(200);

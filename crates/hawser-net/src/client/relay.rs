@@ -1,5 +1,5 @@
-//! A way to the far end that is no link: connections that another session carries there, through a
-//! gateway that both ends know.
+//! A way to the far end that is not a link: connections that another session carries there, through
+//! a gateway that both ends know.
 
 use std::fmt;
 use std::io;
@@ -24,6 +24,6 @@ pub(super) fn as_link() -> Link {
     }
 }
 
-/// Stands for the far end's address where a relay knows it.
+/// Stands for the far end's address, which only the relay knows.
 pub(super) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

@@ -1,12 +1,12 @@
-//! Asks links for a sign of life while they are at rest.
+//! Asks idle links for a sign of life.
 
 use std::time::Duration;
 
 use crate::driver::Driver;
 use crate::ticks::Ticks;
 
-/// Does so until the session ends. The kernel's own keepalive asks later, and tells the end of a
-/// connection only.
+/// Runs until the session ends. The kernel's own keepalive asks later, and reports only the end of
+/// a connection.
 pub(super) async fn watch(driver: Driver) {
     let mut ticks = Ticks::every(LOOK_EVERY);
     while driver.closed().is_none() {
@@ -21,10 +21,10 @@ pub(super) async fn watch(driver: Driver) {
     }
 }
 
-/// A silent link at rest is to be known within 15 s. Each question costs a metered link some 150
+/// A silent idle link is to be detected within 15 s. Each question costs a metered link some 150
 /// bytes.
 const REST: Duration = Duration::from_secs(12);
-/// A download that ends is told from a link that falls silent.
+/// Tells a download that ends from a link that falls silent.
 const PAUSE: Duration = Duration::from_millis(400);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_IDLE_EVERY: Duration = Duration::from_secs(1);

@@ -10,9 +10,9 @@ use crate::driver::Driver;
 use crate::links::Link;
 
 impl Client {
-    /// Sets what the user's rules make of links, by name, in place of what was set before. Holds
-    /// for the session that runs and for later ones. A link that may not be used in either
-    /// direction loses its connections, and no more are made.
+    /// Sets the user's rules for links, by name, in place of earlier ones. They apply to the
+    /// running session and to later ones. A link that may not be used in either direction loses its
+    /// connections, and gets no new ones.
     pub fn set_rules(&self, rules: BTreeMap<String, LinkRules>) {
         self.shared.rules.send_if_modified(|old| {
             let differs = *old != rules;
@@ -23,13 +23,13 @@ impl Client {
 }
 
 impl Shared {
-    /// True if nothing may go over the link, connections included.
+    /// True if the rules forbid all use of the link, connections included.
     pub(super) fn is_forbidden(&self, link: &Link) -> bool {
         let rules = self.rules.borrow();
         rules.get(&link.name).is_some_and(LinkRules::forbid_all)
     }
 
-    /// Tells a session what holds for the links that are there.
+    /// Tells a session the rules for the present links.
     pub(super) fn tell_rules(&self, driver: &Driver) {
         let rules = self.rules.borrow().clone();
         let links = self.links.borrow().clone();

@@ -1,4 +1,4 @@
-//! The policy that places what a client sends.
+//! The policies that place a client's chunks and packets.
 
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::packet::PacketPolicy;
@@ -8,8 +8,8 @@ use super::shared::Shared;
 use crate::driver::Driver;
 
 impl Client {
-    /// Places bulk chunks by `policy` from now on, in the sessions that run and in later ones. The
-    /// gateway does so for what it sends, if it follows its clients.
+    /// Places bulk chunks by `policy` from now on, in the running sessions and in later ones. A
+    /// gateway that follows its clients places its chunks by `policy`, too.
     pub fn set_scheduler(&self, policy: ChunkPolicy) {
         self.shared.scheduler.send_replace(policy);
         for driver in self.shared.sessions() {
@@ -17,8 +17,8 @@ impl Client {
         }
     }
 
-    /// Places packets by `policy` from now on, in the sessions that run and in later ones. What the
-    /// gateway sends goes by the gateway's own.
+    /// Places packets by `policy` from now on, in the running sessions and in later ones. The
+    /// gateway places its packets by its own policy.
     pub fn set_packet_scheduler(&self, policy: PacketPolicy) {
         self.shared.packet_scheduler.send_replace(policy);
         for driver in self.shared.sessions() {
@@ -33,7 +33,7 @@ impl Client {
 }
 
 impl Shared {
-    /// Tells a session which policy holds now.
+    /// Tells a session the current policy.
     pub(super) fn tell_scheduler(&self, driver: &Driver) {
         let policy = *self.scheduler.borrow();
         driver.with(|session, now| session.set_scheduler(now, policy));

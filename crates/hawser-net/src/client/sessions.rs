@@ -1,8 +1,8 @@
-//! One session after the other, for as long as the client lives.
+//! Runs one session after the other, for as long as the client lives.
 //!
-//! A gateway that goes away asks for another session. That one begins while the first is still the
-//! current one, so that nothing waits for it. Streams that are open stay where they are, so the
-//! session that was left lives on, with connections over every link, until the last of them ends.
+//! A gateway that goes away asks for another session. The new session begins while the old one is
+//! still the current one, so that no stream waits. Open streams stay in the old session, which
+//! lives on, with connections over every link, until its last stream ends.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::{Pin, pin};
@@ -41,11 +41,11 @@ pub(super) async fn run(shared: Arc<Shared>, begun: Option<FirstConnection>) {
             }
         };
     }
-    // Those that were left may have something to deliver, for as long as closing waits for that.
+    // Sessions that were left may have data to deliver, for as long as closing waits for that.
     while sessions.left.join_next().await.is_some() {}
 }
 
-/// True if anything has come from the gateway in this session.
+/// True if data of the gateway has arrived in this session.
 pub(super) fn has_answered(driver: &Driver) -> bool {
     let channels = driver.snapshot(0).channels;
     driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
@@ -62,19 +62,19 @@ pub(super) async fn end_in_order(driver: &Driver, patience: Duration) {
         sleep(LAST_WORDS).await;
     })
     .await;
-    // What the far end still keeps open ends here.
+    // Streams that the far end still keeps open end here.
     driver.abort();
 }
 
 struct Sessions {
     shared: Arc<Shared>,
     back_off: BackOff,
-    /// Look after the sessions that were left.
+    /// The tasks that look after sessions that were left.
     left: JoinSet<()>,
 }
 
 impl Sessions {
-    /// Makes a session the current one: that which has `begun`, or else a new one. `None` once the
+    /// Makes the session `begun`, or else a new one, the current one. Returns `None` once the
     /// client is closed.
     async fn begin(&self, begun: Option<First>) -> Option<First> {
         let first = match begun {
@@ -92,14 +92,14 @@ impl Sessions {
         is_open.then_some(first)
     }
 
-    /// Keeps the current session until it is over, or until another one, which is returned, has
-    /// taken its place. The gateway has let the client in there.
+    /// Keeps the current session until it is over or superseded. Returns the session that
+    /// supersedes it, in which the gateway has admitted the client.
     async fn keep(&mut self, first: First) -> Option<First> {
         let (driver, began) = (first.driver.clone(), Instant::now());
         let shared = Arc::clone(&self.shared);
         let mut keeping: Keeping = Box::pin(keeper::keep(Arc::clone(&shared), first));
         if shared.once {
-            // Its application holds this very session.
+            // The application holds this very session.
             keeping.await;
             return None;
         }
@@ -112,7 +112,7 @@ impl Sessions {
             return None;
         };
         tracing::info!(session = %driver.id(), next = %next.driver.id(),
-            "the gateway goes away: open connections end in the session that they began in");
+            "gateway goes away, new connections use another session");
         self.left.spawn(leave(shared, driver, keeping));
         Some(next)
     }
@@ -130,7 +130,7 @@ impl Sessions {
             self.left.join_next().await;
         }
         if began.elapsed() < QUICK {
-            // It went away as soon as it was there: it may have no successor yet.
+            // The session lived so briefly that the gateway may have no successor yet.
             sleep(self.back_off.next_pause()).await;
         } else {
             self.back_off.reset();
@@ -145,12 +145,12 @@ impl Sessions {
         }
     }
 
-    /// Draws the conclusion from the current session, which is over. True if there is no other.
+    /// Handles the end of the current session. Returns true if no other will follow.
     fn is_last(&self, driver: &Driver) -> bool {
         let shared = &self.shared;
         shared.note_enrolment(driver);
         if matches!(*shared.current.borrow(), State::Closed) {
-            // As it was asked to.
+            // The client was closed on request.
             return true;
         }
         if shared.once && (driver.was_refused() || shared.was_admitted(driver)) {
@@ -164,7 +164,7 @@ impl Sessions {
         let problem: Arc<str> = match reason {
             _ if driver.was_refused() => REFUSED.into(),
             Some(CloseReason::Peer(_)) => "it ended the session".into(),
-            Some(CloseReason::LimitExceeded(_)) => "the session came to a limit".into(),
+            Some(CloseReason::LimitExceeded(_)) => "the session exceeded a limit".into(),
             _ if shared.was_forgotten(driver) => FORGOTTEN.into(),
             _ => "every link to it was lost".into(),
         };
@@ -194,12 +194,11 @@ impl Sessions {
     }
 }
 
-/// Looks after a session that another one has taken the place of, until no stream is open in it;
-/// then ends it in order.
+/// Looks after a superseded session until no stream is open in it; then ends it in order.
 async fn leave(shared: Arc<Shared>, driver: Driver, mut keeping: Keeping) {
     let ending = async {
         loop {
-            // What was opened as the other session took its place is seen by then.
+            // By then this sees streams that were opened during the change of sessions.
             sleep(LOOK_EVERY).await;
             if !driver.has_streams() {
                 break;
@@ -218,7 +217,7 @@ async fn leave(shared: Arc<Shared>, driver: Driver, mut keeping: Keeping) {
     shared.forget_left(&driver);
 }
 
-/// Waits until the gateway lets this client in; false if it does not in time, or asks to leave that
+/// Waits until the gateway admits this client; false if it does not in time, or asks to leave that
 /// session, too.
 async fn is_admitted(driver: &Driver) -> bool {
     let mut changes = driver.changes();
@@ -237,18 +236,18 @@ async fn is_admitted(driver: &Driver) -> bool {
 /// Looks after a session's links; ends with the session.
 type Keeping = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The problem of a client whose key the gateway does not admit.
+/// The problem of a client whose session the gateway has lost.
 const FORGOTTEN: &str = "the gateway does not know it any more, as after a restart";
 const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
 const LAST_WORDS: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
-/// Sessions that were left, at most: each has connections over every link. A gateway may be
-/// replaced again while long downloads of the time before go on; where that happens once more, the
-/// client stays until the oldest of them are over.
+/// Most sessions that were left: each has connections over every link. A gateway may be replaced
+/// again while long downloads in an earlier session go on; at one more replacement, the client
+/// stays until the oldest session is over.
 const MAX_LEFT: usize = 2;
-/// A session that its gateway asks to leave so early says that no other gateway is there yet.
+/// A session that its gateway asks to leave so early shows that there is no other gateway yet.
 const QUICK: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! What the tasks of a client share.
+//! State that the tasks of a client share.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -38,10 +38,10 @@ use crate::session_budgets::SessionBudgets;
 pub(super) struct Shared {
     pub(super) config: ClientConfig,
     pub(super) congestion: Congestion,
-    /// What the channels of its sessions read into.
+    /// Limits the memory that the channels of its sessions read into.
     pub(super) budgets: SessionBudgets,
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
-    /// Where further connections may go beside the gateway's addresses.
+    /// The port for further connections beside the gateway's addresses.
     shared_port: Option<Arc<dyn SharedPort>>,
     pub(super) rules: watch::Sender<BTreeMap<String, LinkRules>>,
     pub(super) scheduler: watch::Sender<ChunkPolicy>,
@@ -50,11 +50,11 @@ pub(super) struct Shared {
     /// Why there is no association though one is wanted.
     pub(super) association_problem: watch::Sender<Option<String>>,
     pub(super) current: watch::Sender<State>,
-    /// Counts sessions that the gateway has refused.
+    /// Number of sessions that the gateway has refused.
     pub(super) refusals: watch::Sender<u64>,
-    /// The sessions that the client has moved on from, until no stream is open in them.
+    /// The superseded sessions, until no stream is open in them.
     left: Mutex<Vec<Driver>>,
-    /// The gateway's addresses as they are now.
+    /// The gateway's current addresses.
     pub(super) addresses: watch::Sender<Vec<HostPort>>,
     statuses: Mutex<LinkStatuses>,
     locator: Locator,
@@ -62,11 +62,11 @@ pub(super) struct Shared {
     pub(super) reached: watch::Sender<Vec<SocketAddr>>,
     /// The UDP sockets of associations, while a session wants one.
     endpoint: Mutex<Weak<AssociationEndpoint>>,
-    /// Segments that do not arrive, by link, with the addresses that the link had then.
+    /// Segments that do not arrive, by link, with the addresses that the link had at that time.
     lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
-    /// The client ends with its first session that the gateway has answered in.
+    /// The client ends with its first session in which the gateway has answered.
     pub(super) once: bool,
-    /// The session that the gateway does not know any more.
+    /// The session that the gateway knows no more.
     forgotten: Mutex<Option<SessionId>>,
     /// True if the next session begins with the invite rather than with the client's own key.
     enrolling: AtomicBool,
@@ -75,7 +75,7 @@ pub(super) struct Shared {
 /// The state of a client.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// No session yet, and what the last attempt said.
+    /// No session yet, and the problem of the last attempt.
     Connecting(Option<Arc<str>>),
     /// A session runs.
     Running(Driver),
@@ -84,8 +84,8 @@ pub(super) enum State {
 }
 
 impl Shared {
-    /// A client that has no session yet. `enrolling`: the first session begins with the
-    /// invite; `once`: the client ends with its first session that the gateway has answered in.
+    /// The state of a client without a session. `enrolling`: the first session begins with the
+    /// invite; `once`: the client ends with its first session in which the gateway has answered.
     pub(super) fn new(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
@@ -138,13 +138,13 @@ impl Shared {
         }
     }
 
-    /// Notes that segments of some size do not arrive over a link, for sessions to come.
+    /// Notes that segments of some size do not arrive over a link, for later sessions.
     pub(super) fn note_lost_segment(&self, link: &Link, lost: LostSegment) {
         let known = (link.addresses.clone(), lost);
         self.lock_lost_segments().insert(link.index, known);
     }
 
-    /// Which segments do not arrive over a link, as far as it is the same as when that was found.
+    /// Returns which segments do not arrive over a link, unless its addresses have changed since.
     pub(super) fn lost_segment(&self, link: &Link) -> Option<LostSegment> {
         let known = self.lock_lost_segments();
         let (addresses, lost) = known.get(&link.index)?;
@@ -158,7 +158,7 @@ impl Shared {
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What connections go over now: the machine's links, or the relay.
+    /// The links that connections go over now: the machine's links, or the relay.
     pub(super) fn usable_links(&self) -> Vec<Link> {
         match self.config.relay {
             Some(_) => vec![relay::as_link()],
@@ -170,6 +170,7 @@ impl Shared {
     pub(super) fn machine_links(&self) -> Vec<Link> {
         let links = self.links.borrow();
         let mut usable = if self.config.is_local() {
+            // Only loopback leads there, whichever links were configured.
             links
                 .iter()
                 .filter(|l| l.loopback && l.up)
@@ -182,7 +183,7 @@ impl Shared {
         usable
     }
 
-    /// The gateway's addresses, for use over `links`; last the port that a service has as well.
+    /// The gateway's addresses, for use over `links`; a port shared with a service comes last.
     pub(super) fn candidates(&self, links: &[Link]) -> Candidates {
         if self.config.relay.is_some() {
             return self.locator.search(&[relay::ADDRESS], &[], links);
@@ -216,14 +217,14 @@ impl Shared {
         Ok(stream)
     }
 
-    /// The port at `remote` if a service has it as well.
+    /// Returns the port at `remote` if it is shared with a service.
     pub(super) fn shared_port(&self, remote: SocketAddr) -> Option<&dyn SharedPort> {
         self.shared_port
             .as_deref()
             .filter(|port| port.at() == remote)
     }
 
-    /// The gateway is at these addresses from now on, and not where it was reached elsewhere.
+    /// Sets the gateway's addresses, and forgets other addresses where it was reached.
     pub(super) fn set_addresses(&self, addresses: Vec<HostPort>) {
         self.addresses.send_if_modified(|before| {
             let is_news = *before != addresses;
@@ -240,16 +241,16 @@ impl Shared {
         });
     }
 
-    /// Whether the gateway is still at an address where it was reached, as far as that is known.
+    /// True unless the gateway is known to have left the address where it was reached.
     pub(super) fn is_still_at(&self, remote: SocketAddr) -> bool {
-        // A relay finds it wherever it is.
+        // A relay finds the gateway wherever it is.
         self.config.relay.is_some()
             || self.shared_port(remote).is_some()
             || is_among(&self.addresses.borrow(), remote)
     }
 
-    /// The gateway has proved its key at `remote`; `is_best`: ahead of all other addresses. A port
-    /// that a service has as well comes last in any case.
+    /// Notes that the gateway has proved its key at `remote`; `is_best`: ahead of all other
+    /// addresses. A port shared with a service is not noted: it comes last in any case.
     pub(super) fn note_reached(&self, remote: SocketAddr, is_best: bool) {
         if self.shared_port(remote).is_some() {
             return;
@@ -268,7 +269,7 @@ impl Shared {
         });
     }
 
-    /// The gateway is about to be tried over these `links`, and over no others.
+    /// Forgets the states of all links but `links`, over which the gateway is about to be tried.
     pub(super) fn begin_trying(&self, links: &[Link]) {
         if matches!(*self.current.borrow(), State::Connecting(_)) {
             let is_tried = |index: &LinkIndex| links.iter().any(|link| link.index == *index);
@@ -278,12 +279,12 @@ impl Shared {
         }
     }
 
-    /// The last attempt to connect over `link` has failed.
+    /// Notes that the last attempt to connect over `link` has failed.
     pub(super) fn note_problem(&self, link: &Link, problem: &str) {
         self.note_link(link, problem, |_| true);
     }
 
-    /// The first attempt over `link` waits for an answer of `remote`, or for an address.
+    /// Notes that the first attempt over `link` waits for an answer of `remote`, or for an address.
     pub(super) fn note_waiting(&self, link: &Link, remote: Option<SocketAddr>) {
         let waits_for = match remote {
             Some(remote) => format!("no answer from {remote} yet"),
@@ -292,7 +293,7 @@ impl Shared {
         self.note_link(link, &waits_for, |before| before == NO_ADDRESS_YET);
     }
 
-    /// Notes `text`, unless there is something else that may not be replaced.
+    /// Notes `text`, unless the link has another text that may not be replaced.
     fn note_link(&self, link: &Link, text: &str, may_replace: impl Fn(&str) -> bool) {
         if !matches!(*self.current.borrow(), State::Connecting(_)) {
             return;
@@ -319,7 +320,7 @@ impl Shared {
         self.publish_problem(&problems);
     }
 
-    /// Tells why there is no session yet.
+    /// Publishes why there is no session yet.
     pub(super) fn publish_problem(&self, problem: &str) {
         self.current.send_if_modified(|state| match state {
             State::Connecting(last) if last.as_deref() != Some(problem) => {
@@ -336,7 +337,7 @@ impl Shared {
         invite.filter(|_| self.enrolling.load(Ordering::Relaxed))
     }
 
-    /// Draws the conclusion from a session that is over.
+    /// Learns from a session that is over whether this client is enrolled.
     pub(super) fn note_enrolment(&self, driver: &Driver) {
         if driver.is_enrolled() {
             self.enrolling.store(false, Ordering::Relaxed);
@@ -346,12 +347,12 @@ impl Shared {
         }
     }
 
-    /// The gateway has answered, and does not know this session any more.
+    /// Notes that the gateway has answered, and knows this session no more.
     pub(super) fn note_forgotten(&self, driver: &Driver) {
         *self.lock_forgotten() = Some(driver.id());
     }
 
-    /// Returns whether the gateway forgot this session, rather than that every link was lost.
+    /// True if the gateway knew this session no more; false if every link was lost.
     pub(super) fn was_forgotten(&self, driver: &Driver) -> bool {
         *self.lock_forgotten() == Some(driver.id())
     }
@@ -362,15 +363,15 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if the gateway let this client in, in a session that is over: its hello has come, and
-    /// there is no invite left to show. For use behind [`Shared::note_enrolment`].
+    /// True if the gateway admitted this client in a session that is over: its hello has come, and
+    /// no invite is left to show. For use after [`Shared::note_enrolment`].
     pub(super) fn was_admitted(&self, driver: &Driver) -> bool {
         let hello = driver.with(|session, _| session.takes_datagrams());
         hello.is_some() && self.invite().is_none()
     }
 
-    /// Which of the gateway's addresses `link` is to use for a session, of those that have
-    /// `answered`.
+    /// Chooses among the gateway's addresses that have `answered` the one that `link` is to use for
+    /// a session.
     pub(super) fn claim(
         &self,
         session: SessionId,
@@ -401,7 +402,7 @@ impl Shared {
         }
     }
 
-    /// The sessions that live: the current one, and those that the client has moved on from.
+    /// The live sessions: the current one, and superseded ones.
     pub(super) fn sessions(&self) -> Vec<Driver> {
         let current = match &*self.current.borrow() {
             State::Running(driver) => Some(driver.clone()),
@@ -412,12 +413,12 @@ impl Shared {
         sessions
     }
 
-    /// The sessions that the client has moved on from.
+    /// The superseded sessions.
     pub(super) fn left(&self) -> Vec<Driver> {
         self.lock_left().clone()
     }
 
-    /// Makes a session that has begun the current one, and leaves the one that was; false where the
+    /// Makes a session that has begun the current one, and supersedes the one before; false if the
     /// client was closed.
     pub(super) fn publish(&self, driver: &Driver) -> bool {
         let mut before = None;
@@ -426,7 +427,7 @@ impl Shared {
             if is_open {
                 let old = std::mem::replace(state, State::Running(driver.clone()));
                 if let State::Running(old) = old {
-                    // At no time is it in neither place.
+                    // At no time is the old session in neither place.
                     self.lock_left().push(old.clone());
                     before = Some(old);
                 }
@@ -437,7 +438,7 @@ impl Shared {
         is_open
     }
 
-    /// A session that the client has moved on from is over.
+    /// Forgets a superseded session, which is over.
     pub(super) fn forget_left(&self, driver: &Driver) {
         self.lock_left().retain(|left| left.id() != driver.id());
     }
@@ -455,14 +456,14 @@ impl Shared {
     }
 }
 
-/// Whether a link, as it is `now`, keeps the connections that it had `before`: those of its
-/// addresses.
+/// True if a link, as it is `now`, keeps the connections that it had `before`: its addresses are
+/// the same.
 pub(super) fn keeps_connections(now: &Link, before: &Link) -> bool {
     now.addresses == before.addresses
 }
 
-/// Connects to a port that a service has as well, and has the connection only if it is not the
-/// service's.
+/// Connects to a port that the gateway shares with a service; fails if the service has accepted the
+/// connection.
 async fn ask(
     link: Option<&Link>,
     port: &dyn SharedPort,
@@ -484,18 +485,18 @@ async fn ask(
     }
 }
 
-/// A name may lead anywhere.
+/// True if `remote` may be one of the addresses; a name may stand for any address.
 fn is_among(addresses: &[HostPort], remote: SocketAddr) -> bool {
     let mut addresses = addresses.iter().map(HostPort::socket_addr);
     addresses.any(|address| address.is_none_or(|address| address == remote))
 }
 
-/// As long as the far end may take to answer the gateway that asks for it.
+/// As long as the relaying gateway may wait for the far end's answer.
 const RELAY_PATIENCE: Duration = Duration::from_secs(10);
 /// Unsent data in the kernel until the channel's rate is known.
 const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
 /// Memory that channels read into, beyond what each needs for one record.
 const MOST_READ_MEMORY: ByteCount = ByteCount::from_mib(16);
 const NO_ADDRESS_YET: &str = "no address of the gateway is found yet";
-/// Gateways have a few addresses, and those that have changed are soon forgotten.
+/// Gateways have a few addresses, and old ones are soon forgotten.
 const MAX_REACHED: usize = 8;

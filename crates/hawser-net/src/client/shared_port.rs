@@ -1,20 +1,20 @@
-//! A port of the far end's that a service has as well.
+//! A port that the far end shares with a service.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// An address where the far end takes connections whose handshakes have asked for it, and a service
-/// all others. Source: BATCP §3.1.
+/// An address where the far end accepts connections whose handshakes ask for it, and a service
+/// accepts all others. Source: BATCP §3.1.
 pub trait SharedPort: fmt::Debug + Send + Sync + 'static {
     /// The address.
     fn at(&self) -> SocketAddr;
 
-    /// Whether a handshake may ask now: each in vain costs the service a connection that says
-    /// nothing.
+    /// True if a handshake may ask now: each vain attempt costs the service a connection without
+    /// data.
     fn may_ask(&self) -> bool;
 
-    /// Whether the far end has the connection of a socket whose handshake has asked. To be called
-    /// once for each.
+    /// True if the far end has accepted the connection of a socket whose handshake has asked. Must
+    /// be called once for each socket.
     fn has_taken(&self, socket: BorrowedFd<'_>) -> bool;
 }

@@ -8,7 +8,7 @@ use super::shared::State;
 use crate::session::SessionHandle;
 
 impl Client {
-    /// The name of the session that runs, as both ends' logs show it.
+    /// The id of the running session, as both ends' logs show it.
     pub fn session_id(&self) -> Option<SessionId> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => Some(driver.id()),
@@ -16,7 +16,7 @@ impl Client {
         }
     }
 
-    /// The session that runs.
+    /// The running session.
     pub fn session(&self) -> Option<SessionHandle> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => Some(SessionHandle::new(driver.clone())),
@@ -24,8 +24,7 @@ impl Client {
         }
     }
 
-    /// The sessions that the client has moved on from, which live until the streams end that were
-    /// open in them.
+    /// The superseded sessions, which live until their open streams end.
     pub fn left(&self) -> Vec<SessionHandle> {
         let current = self.session_id();
         let left = self.shared.left().into_iter();
@@ -33,7 +32,7 @@ impl Client {
         left.map(SessionHandle::new).collect()
     }
 
-    /// Reads what the session that runs has recorded; `None` where none runs.
+    /// Reads the recorder of the running session; `None` if no session runs.
     pub fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> Option<R> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => Some(driver.recorder(read)),
@@ -41,7 +40,7 @@ impl Client {
         }
     }
 
-    /// The congestion control that the channels ask the kernel for; `None` for its default.
+    /// The congestion control that the channels ask the kernel for; `None`: the kernel's default.
     pub fn congestion(&self) -> Option<&str> {
         self.shared.congestion.name()
     }

@@ -5,7 +5,7 @@ use hawser_session::TransportChoice;
 use super::Client;
 
 impl Client {
-    /// Sets the transport of chunks, both ways, in the sessions that run and in later ones.
+    /// Sets the transport of chunks, both ways, in the running sessions and in later ones.
     pub fn set_transport(&self, transport: TransportChoice) {
         self.shared.transport.send_replace(transport);
         for driver in self.shared.sessions() {
@@ -13,7 +13,7 @@ impl Client {
         }
     }
 
-    /// The transport that was asked for.
+    /// The transport that was configured.
     pub fn transport(&self) -> TransportChoice {
         *self.shared.transport.borrow()
     }

@@ -1,4 +1,4 @@
-//! What the log says while a client has no session.
+//! Log lines while a client has no session.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep_until};
 use super::first::{self, First};
 use super::shared::Shared;
 
-/// Makes the first connection of a session. While that takes long, the log says what the client
-/// waits for, anew when that has changed; and when the gateway is reached at last.
+/// Makes the first connection of a session. If that takes long, logs what the client waits for,
+/// again after a change; and logs when the gateway is reached.
 pub(super) async fn connect(shared: &Arc<Shared>) -> First {
     let begun = Instant::now();
     let mut connecting = pin!(first::connect(shared));
@@ -39,7 +39,7 @@ fn seconds(begun: Instant) -> String {
     format!("{}s", begun.elapsed().as_secs())
 }
 
-/// Most first connections take less.
+/// Most first connections take less time.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The problem of several links changes with each of their attempts.
+/// Not shorter, since the problem of several links changes with each of their attempts.
 const AGAIN: Duration = Duration::from_secs(30);

@@ -63,12 +63,12 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
     shared.tell_change();
 }
 
-/// Takes messages until the association is over.
+/// Reads messages until the association is over.
 async fn read(shared: Weak<Shared>, id: ChannelId, channel: Arc<AssociationChannel>) {
     let mut messages = Vec::new();
     let mut records: Vec<Bytes> = Vec::new();
     while channel.association.receive_some(&mut messages).await {
-        // A record that came in several packets is put together here, under no lock.
+        // A record of several packets is put together here, under no lock.
         for message in messages.drain(..) {
             match record_of(&message) {
                 Some(record) => records.push(record),
@@ -89,7 +89,7 @@ async fn read(shared: Weak<Shared>, id: ChannelId, channel: Arc<AssociationChann
     lose(&shared, id);
 }
 
-/// The association is over.
+/// Handles the end of the association.
 fn lose(shared: &Weak<Shared>, id: ChannelId) {
     if let Some(shared) = shared.upgrade() {
         tracing::debug!(%id, "the association is over");
@@ -114,7 +114,7 @@ impl Writer {
             let (mut step, is_over) = self.step(&shared);
             drop(shared);
             if !self.send(&mut step) {
-                // The reading task sees that it is over, and may have more to read before.
+                // The reading task sees the association's end, and may have more to read before.
                 return;
             }
             match self.writer.next(&step) {
@@ -135,8 +135,8 @@ impl Writer {
         }
     }
 
-    /// Tells the session how the association stands, and takes records from it while there is room.
-    /// Tells whether the session is over.
+    /// Reports the association's state to the session, and takes records from the session while the
+    /// association has room. Also returns whether the session is over.
     fn step(&mut self, shared: &Shared) -> (Step, bool) {
         let now = clock::now();
         let is_due = self.writer.is_sample_due(now);
@@ -154,7 +154,7 @@ impl Writer {
         })
     }
 
-    /// Gives the association what it has room for. Returns false if it takes nothing more.
+    /// Gives the association what it has room for. Returns false if it accepts nothing more.
     fn send(&mut self, step: &mut Step) -> bool {
         let instructions = std::mem::take(&mut step.instructions);
         if !self.writer.has_work(&instructions) {
@@ -163,7 +163,7 @@ impl Writer {
         let writer = &mut self.writer;
         let sent = self.channel.association.write(writer, instructions);
         self.channel.set_waiting(self.writer.waiting());
-        sent.inspect_err(|error| tracing::debug!(id = %self.id, %error, "a record is not sent"))
+        sent.inspect_err(|error| tracing::debug!(id = %self.id, %error, "cannot send record"))
             .is_ok()
     }
 }

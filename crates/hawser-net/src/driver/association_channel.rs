@@ -8,11 +8,11 @@ use hawser_types::{ByteCount, Instant};
 use crate::association::AssociationHandle;
 use crate::clock;
 
-/// The association of a channel, and what the driver has in hand for it.
+/// The association of a channel, and the driver's state for it.
 pub(super) struct AssociationChannel {
     pub(super) association: AssociationHandle,
     began: Instant,
-    /// Bytes of messages that the association has not taken yet.
+    /// Bytes of messages that the association has not accepted yet.
     waiting: AtomicU64,
 }
 
@@ -29,8 +29,8 @@ impl AssociationChannel {
         self.waiting.store(waiting.as_u64(), Ordering::Relaxed);
     }
 
-    /// Takes the state of the association, to be reported to the session. To be called without the
-    /// lock of the session.
+    /// Takes the state of the association, to be reported to the session. Must be called without
+    /// the lock of the session.
     pub(super) fn take_state(&self, now: Instant) -> AssociationState {
         let waiting = ByteCount::new(self.waiting.load(Ordering::Relaxed));
         self.association.take_state(now, self.began, waiting)

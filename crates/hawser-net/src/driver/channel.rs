@@ -81,8 +81,8 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
 
 /// Reads records until the connection ends.
 ///
-/// `refusable`: a refusal of this side's key may stand in place of the first record, as it does on
-/// the connection that a client begins a session with.
+/// `refusable`: a refusal of this side's key may stand in place of the first record, as on the
+/// connection with which a client begins a session.
 async fn read(
     shared: Weak<Shared>,
     id: ChannelId,
@@ -96,13 +96,13 @@ async fn read(
     let (mut first, mut refusal) = (refusable, false);
     let mut turn = clock::now();
     let ended = loop {
-        // A peer that sends faster than this reads leaves no moment to wait in, and tasks of other
-        // sessions on this thread would never have theirs.
+        // A peer that sends faster than this task reads never lets it wait, and tasks of other
+        // sessions on this thread would never have their turn.
         if clock::now().since(turn) >= TURN {
             tokio::task::yield_now().await;
             turn = clock::now();
         }
-        // What came along with the handshake is there before the first read.
+        // Bytes that came along with the handshake are in the reader before the first read.
         if let Err(error) = take_records(&mut reader.records, &mut records) {
             if refusal && let Some(shared) = shared.upgrade() {
                 shared.lock().refused = true;
@@ -117,7 +117,7 @@ async fn read(
         let buffer = reader.buffer();
         let empty = buffer.is_empty();
         let result = stream.try_read_buf(buffer);
-        // A gateway that refuses a client's key says so in TLS, where the first record should be.
+        // A gateway refuses a client's key by a TLS record, in place of the first record.
         refusal = first && empty && buffer.first().is_some_and(|byte| is_tls_record(*byte));
         first &= matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         match result {
@@ -143,11 +143,11 @@ async fn read(
     shared.lose_channel(id);
 }
 
-/// Waits for bytes, giving back memory that is not needed meanwhile.
+/// Waits for bytes, and gives back memory that is not needed meanwhile.
 async fn readable(stream: &TcpStream, reader: &mut Reader, trim: &mut Interval) -> io::Result<()> {
     reader.give_back_if_scarce();
     if reader.is_one_too_many() {
-        let why = "no memory for more records that have not ended";
+        let why = "no memory for more incomplete records";
         return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
     }
     while reader.records.holds_memory() {
@@ -159,7 +159,7 @@ async fn readable(stream: &TcpStream, reader: &mut Reader, trim: &mut Interval) 
     stream.readable().await
 }
 
-/// Gives the session the records that came. Returns false if the session is over.
+/// Gives the received records to the session. Returns false if the session is over.
 fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Slice>) -> bool {
     let Some(shared) = shared.upgrade() else {
         return false;
@@ -207,7 +207,7 @@ struct Writer {
     choice: Choice,
 }
 
-/// Bytes that the kernel has not taken yet: sealed ones in one buffer, unsealed payloads as they
+/// Bytes that the kernel has not accepted yet: sealed ones in one buffer, unsealed payloads as they
 /// are.
 #[derive(Default)]
 struct Pending {
@@ -227,8 +227,8 @@ impl Writer {
         let mut out = Outgoing::default();
         loop {
             if let Err(error) = self.flush().await {
-                tracing::debug!(id = %self.id, %error, "the connection can't be written to");
-                // The reading task sees the same, and may have more to read before.
+                tracing::debug!(id = %self.id, %error, "cannot write to connection");
+                // The reading task sees the same error, and may have more to read before.
                 return;
             }
             // The session is gone, or has ended and everything was written.
@@ -272,7 +272,7 @@ impl Writer {
         if let Some(mark) = low_water
             && let Err(error) = bind::set_not_sent_low_water(&self.gauge.socket(), mark)
         {
-            tracing::debug!(%error, "the kernel does not limit unsent data");
+            tracing::debug!(%error, "cannot limit unsent data");
         }
         if let Some(control) = control {
             self.choice.set(&self.gauge.socket(), control);
@@ -290,7 +290,7 @@ impl Writer {
         Some(next)
     }
 
-    /// Tells the session how the channel stands, and takes a record from it if there is one.
+    /// Reports the channel's state to the session, and takes a record from it if there is one.
     fn step(&mut self, shared: &Shared, kernel: KernelState, out: &mut Outgoing) -> Answer {
         let (writer, gauge) = (&mut self.writer, &self.gauge);
         shared.with(|inner, now| {
@@ -377,6 +377,6 @@ impl Pending {
 
 /// Interval at which memory that reading did not need is given back.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
-/// Time for which a channel's reader works before others on its thread have their turn.
+/// Time for which a channel's reader works before other tasks on its thread have their turn.
 const TURN: Duration = Duration::from_millis(1);
 const MAX_SLICES: usize = 36;

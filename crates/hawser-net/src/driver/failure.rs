@@ -1,15 +1,15 @@
-//! Why something can't be done with a stream, and why a session is over.
+//! Why operations on streams fail, and why a session is over.
 
 use hawser_session::StreamError;
 
-/// The reason for which a session is over.
+/// Reason why a session is over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// This side closed it, and the peer holds everything that was written.
+    /// This side closed the session, and the peer holds everything that was written.
     #[error("this side closed the connection")]
     LocallyClosed,
-    /// The peer closed it.
+    /// The peer closed the session.
     #[error("the peer closed the connection with code {code}{}", shown(.reason))]
     ClosedByPeer {
         /// The peer's code; 0 when it gave none.
@@ -17,27 +17,27 @@ pub enum ConnectionError {
         /// The peer's text; empty when it gave none.
         reason: String,
     },
-    /// The peer does not let this host in, or no more.
+    /// The peer does not admit this host, or no longer.
     #[error("the peer does not let this host in")]
     Refused,
-    /// It ended out of order: no link led to the peer for too long, the peer broke the protocol,
-    /// or this side gave up what was in flight.
+    /// The session ended out of order: no link led to the peer for too long, the peer broke the
+    /// protocol, or this side gave up data in flight.
     #[error("every link to the peer was lost")]
     Lost,
 }
 
-/// What the driver says of a stream with which something can't be done.
+/// Reason why an operation on a stream fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The peer reset the stream, or its direction of it.
+    /// The peer reset the stream, or its own direction of it.
     Reset(u32),
-    /// The peer reads no more.
+    /// The peer has stopped reading.
     Stopped(u32),
-    /// The session ended while something waited.
+    /// The session ended while the operation waited.
     Ended(ConnectionError),
-    /// The session had ended before.
+    /// The session had ended before the operation.
     Over(ConnectionError),
-    /// The session refuses.
+    /// The session refuses the operation.
     Refused(StreamError),
 }
 

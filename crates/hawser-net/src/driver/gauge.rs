@@ -20,7 +20,7 @@ pub(super) struct Gauge {
     pub(super) local: Option<IpAddr>,
     /// The peer's address and port.
     pub(super) remote: Option<SocketAddr>,
-    /// Bytes that the session gave out and the kernel has not taken yet.
+    /// Bytes that the session has handed out and the kernel has not accepted yet.
     pending: AtomicU64,
 }
 

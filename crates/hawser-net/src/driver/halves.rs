@@ -1,4 +1,4 @@
-//! What ends a direction of a stream, or the session, early.
+//! Early ends of a stream's direction, or of the session.
 
 use hawser_session::StreamError;
 use hawser_types::StreamId;
@@ -13,17 +13,17 @@ impl Driver {
         self.with(|session, now| session.reset_sending(now, id, code));
     }
 
-    /// Reads no more of a stream.
+    /// Stops reading a stream.
     pub(crate) fn stop_reading(&self, id: StreamId, code: u32) {
         self.with(|session, now| session.stop_reading(now, id, code));
     }
 
-    /// Ends the session in order, for a reason of the application's.
+    /// Ends the session in order, for a reason of the application.
     pub(crate) fn close_because(&self, code: u32, text: &str) {
         self.with(|session, now| session.close_because(now, code, text));
     }
 
-    /// Returns why the session refused something that was to be done with a stream just now.
+    /// Returns why the session refused an operation on a stream just now.
     pub(crate) fn why_refused(
         &self,
         id: StreamId,
@@ -34,7 +34,7 @@ impl Driver {
         failure.unwrap_or(Failure::Refused(error))
     }
 
-    /// Returns the reason for which the session is over; `None` while it is not.
+    /// Returns why the session is over; `None` while it is open.
     pub(crate) fn end(&self) -> Option<ConnectionError> {
         self.shared.lock().end_reason()
     }

@@ -1,4 +1,4 @@
-//! What the lock of a session guards, and how the session's events reach the tasks that wait.
+//! The state under the lock of a session, and how the session's events reach the waiting tasks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,24 +25,24 @@ pub(super) struct Inner {
     pub(super) enrolments: VecDeque<Enrolment>,
     pub(super) enrolled: bool,
     pub(super) closed: Option<CloseReason>,
-    /// What the peer's application said of the close that follows.
+    /// The peer application's reason for the close that follows.
     pub(super) close_reason: Option<(u32, String)>,
     pub(super) refused: bool,
-    /// The client has moved on to another session.
+    /// The client goes on in another session.
     pub(super) superseded: bool,
     pub(super) timer_at: Option<Instant>,
     /// Wakers to call once the lock is released.
     pub(super) woken: Vec<Waker>,
     pub(super) notified: Vec<Arc<Notify>>,
-    /// Channels that are gone, to be dropped once the lock is released: an association takes its
-    /// own lock then.
+    /// Removed channels, to be dropped once the lock is released: dropping an association takes the
+    /// association's own lock.
     pub(super) gone: Vec<Handle>,
     /// The UDP port at which the gateway takes associations.
     pub(super) datagram_port: Option<u16>,
-    /// The TCP port at which the client takes connections: the first one that it has said.
+    /// The TCP port at which the client takes connections: the first one that it announced.
     pub(super) joins_port: Option<u16>,
-    /// Channels that this gateway began and that lost large segments, until its plan for them takes
-    /// this.
+    /// Channels that this gateway began and that lost large segments, until the gateway's plan for
+    /// such channels takes this list.
     pub(super) lost_segments: Vec<(ChannelId, LostSegment)>,
     /// The association that the client is about to begin.
     pub(super) expected: Option<ChannelId>,
@@ -55,7 +55,7 @@ pub(super) struct Inner {
 pub(super) struct Handle {
     pub(super) meter: Meter,
     pub(super) write: Arc<Notify>,
-    /// The reading task, the writing task, and what else there is.
+    /// The reading task, the writing task, and any further one.
     pub(super) tasks: SmallVec<[tokio::task::AbortHandle; 3]>,
     pub(super) _charge: Charge,
 }
@@ -92,8 +92,8 @@ impl Inner {
         }
     }
 
-    /// Hands out what the session has to say. Returns true if that concerns those who watch the
-    /// session as a whole.
+    /// Distributes the session's wake-ups and events. Returns true if they concern the watchers of
+    /// the session as a whole.
     pub(super) fn drain(&mut self) -> bool {
         while let Some(id) = self.session.poll_wake() {
             if let Some(handle) = self.channels.get(&id) {
@@ -131,7 +131,7 @@ impl Inner {
                 return self.on_association_event(&event);
             }
             Event::Dead(id) => {
-                tracing::info!(%id, "given up");
+                tracing::info!(%id, "giving up channel");
                 self.expected = self.expected.filter(|expected| *expected != id);
                 self.remove_channel(id);
                 return true;
@@ -174,7 +174,7 @@ impl Inner {
         self.streams.on_half_ended(id, half, code, &mut self.woken);
     }
 
-    /// Returns the reason for which the session is over; `None` while it is not.
+    /// Returns why the session is over; `None` while it is open.
     pub(super) fn end_reason(&self) -> Option<ConnectionError> {
         let refused = self.refused || self.closed == Some(CloseReason::Peer(CLOSE_REFUSED));
         Some(match self.closed? {
@@ -189,7 +189,7 @@ impl Inner {
         })
     }
 
-    /// Returns the reason for which a stream that had to wait, or refused something, fails.
+    /// Returns why an operation on a stream fails that had to wait or was refused.
     pub(super) fn failure(
         &self,
         id: StreamId,
@@ -219,7 +219,7 @@ impl Inner {
         true
     }
 
-    /// Wakes the writers of associations, which have something to learn.
+    /// Wakes the writers of associations, which have to follow a change of links.
     fn wake_associations(&mut self) {
         let is_one = |handle: &&Handle| matches!(handle.meter, Meter::Association(_));
         let associations = self.channels.values().filter(is_one);
@@ -227,7 +227,7 @@ impl Inner {
         self.notified.extend(writers);
     }
 
-    /// Tells the session of the state of an association that carries a channel.
+    /// Reports the state of an association to the session.
     pub(super) fn report_association(
         &mut self,
         now: Instant,
@@ -238,15 +238,15 @@ impl Inner {
         state.report(now, &mut self.session, id, &mut self.path_links);
     }
 
-    /// Learns about the links below an association's paths where that helps.
+    /// Learns about the links below an association's paths if some are unknown.
     pub(super) fn learn_unknown_paths(&mut self, state: &AssociationState) {
         if state.has_unknown_path(&self.path_links) && self.learn_links() {
             self.path_links.mark_stale();
         }
     }
 
-    /// Learns from the TCP channels which address belongs to which link. Returns true if there was
-    /// something new.
+    /// Learns from the TCP channels which address belongs to which link. Returns true if anything
+    /// was new.
     pub(super) fn learn_links(&mut self) -> bool {
         let mut learned = false;
         for channel in self.session.snapshot(clock::now(), 0).channels {
@@ -281,7 +281,7 @@ impl Inner {
         self.timer_at = None;
         self.session.abort();
         self.streams.wake_all(&mut self.woken);
-        // What this side has acknowledged or closed last may still be on its way out.
+        // This side's last acknowledgements, or its close, may still be on their way out.
         for (_, handle) in std::mem::take(&mut self.channels) {
             handle.write.notify_one();
             let tasks = handle.tasks.iter().enumerate();
@@ -303,15 +303,15 @@ impl Drop for Inner {
     }
 }
 
-/// The code with which a gateway ends the session of a client that it does not admit, or no more.
+/// The code with which a gateway ends the session of a client that it does not, or no more, admit.
 pub(crate) const CLOSE_REFUSED: u32 = 1;
 /// The place of the writing task among a channel's tasks.
 const WRITER: usize = 1;
-/// More than a plan has channels. It takes them at once; where there is none, nobody does.
+/// More than a plan has channels. The plan takes them at once; without a plan, they stay here.
 const MAX_LOST_SEGMENTS: usize = 32;
-/// A client enrols once; more at a time are a mistake.
+/// A client enrols once; more requests at a time are a mistake.
 const MAX_ENROLMENTS: usize = 4;
 
-/// What a channel takes beside what it reads into: its tasks, its measurements, and what waits to
-/// be written. Its charge; see docs/design/charges.md.
+/// Memory of a channel besides its read buffer: its tasks, its measurements, and data that waits to
+/// be written. It is a charge; see docs/design/charges.md.
 pub(super) const CHANNEL_CHARGE: ByteCount = ByteCount::from_kib(16);

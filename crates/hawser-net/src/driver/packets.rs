@@ -1,4 +1,4 @@
-//! Packets of tunnels: over the association where there is one, else beside their stream.
+//! Packets of tunnels: over the association if there is one, else beside their stream.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use crate::association::TunnelFlows;
 
 /// Takes packets of the peer that are for one tunnel.
 pub trait PacketSink: Send + Sync {
-    /// Takes them out of `packets`, and returns how many of them it has refused. It must not wait.
+    /// Takes packets out of `packets`, and returns how many it has refused. Must not wait.
     fn take(&self, packets: &mut Vec<Bytes>) -> u64;
 }
 
 /// The tunnels of a session.
 ///
-/// Over an association nothing says which tunnel a packet is for but its own addresses: the
-/// client's end, which is the destination at the client and the source at the gateway.
+/// Over an association, only the packet's own addresses show which tunnel it is for: the address of
+/// the client's end, which is the destination at the client and the source at the gateway.
 pub(super) struct Packets {
     side: Side,
     association: RwLock<Weak<AssociationChannel>>,
@@ -49,7 +49,7 @@ impl Packets {
         }
     }
 
-    /// Packets go over this association from now on, while it lives.
+    /// Sends packets over this association from now on, while it lives.
     pub(super) fn set_association(&self, channel: &Arc<AssociationChannel>) {
         let mut association = self
             .association
@@ -73,8 +73,8 @@ impl Packets {
         }
     }
 
-    /// Sends packets over the association. Returns false, and leaves them, where there is none, or
-    /// none of its paths answers.
+    /// Sends packets over the association. Returns false, and leaves the packets, if there is no
+    /// association, or none of its paths answers.
     pub(super) fn send(&self, packets: &mut Vec<Bytes>) -> bool {
         let count = packets.len() as u64;
         let association = self.association();
@@ -88,7 +88,7 @@ impl Packets {
         are_sent
     }
 
-    /// What was sent and received so far.
+    /// The numbers of packets so far.
     pub(super) fn counts(&self) -> TunnelCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tunnel = self.association().map(|it| it.association.tunnel_stats());
@@ -103,7 +103,7 @@ impl Packets {
         }
     }
 
-    /// The flows of packets over the association, at most `most`; none of what goes over channels.
+    /// At most `most` flows of packets over the association; flows over channels are left out.
     pub(super) fn flows(&self, most: usize) -> TunnelFlows {
         let association = self.association();
         let flows = association.map(|it| it.association.flows(most));
@@ -117,22 +117,22 @@ impl Packets {
             .upgrade()
     }
 
-    /// What comes for one of these networks goes to `sink` from now on.
+    /// Hands packets for one of these networks to `sink` from now on.
     pub(super) fn register(&self, networks: &[IpNet], sink: &Arc<dyn PacketSink>) {
         let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
         let own = networks.iter().map(|net| (*net, Arc::clone(sink)));
         sinks.splice(0..0, own);
     }
 
-    /// Nothing goes to `sink` any more.
+    /// Hands no more packets to `sink`.
     pub(super) fn unregister(&self, sink: &Arc<dyn PacketSink>) {
         let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
         sinks.retain(|(_, known)| !Arc::ptr_eq(known, sink));
     }
 
-    /// Gives packets to the tunnels that they are for. At a client those for no tunnel end here. At
-    /// a gateway, those of no client of the session go to any tunnel, which counts them as what
-    /// they are.
+    /// Gives packets to the tunnels that they are for. A client drops packets that are for no
+    /// tunnel. A gateway gives packets with the address of no client of the session to any tunnel,
+    /// which refuses and counts them.
     pub(super) fn hand_on(&self, packets: &mut Vec<Bytes>) {
         self.received
             .fetch_add(packets.len() as u64, Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl Packets {
     }
 }
 
-/// Hands on what the peer sends over an association, until that is over.
+/// Hands on packets of the peer from an association, until the association is over.
 pub(super) async fn receive(tunnels: Weak<Packets>, channel: Arc<AssociationChannel>) {
     let taker = move |packets: &mut Vec<Bytes>| {
         if let Some(tunnels) = tunnels.upgrade() {
@@ -224,7 +224,7 @@ impl Drop for PacketPlace {
 mod tests {
     use super::*;
 
-    /// Counts what it takes, and refuses none.
+    /// Counts the packets that it takes, and refuses none of them.
     #[derive(Default)]
     struct Taken(AtomicU64);
 

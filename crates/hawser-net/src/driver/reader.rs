@@ -1,10 +1,10 @@
-//! What a channel reads into, and how much at once.
+//! The memory that a channel reads into, and the size of its reads.
 
 use bytes::BytesMut;
 use hawser_session::seal::RecordReader;
 use hawser_types::{Budget, ByteCount, Charge};
 
-/// Records, the memory that they are read into, and how much is read at once.
+/// The records, the memory that they are read into, and the size of the next read.
 pub(super) struct Reader {
     pub(super) records: RecordReader,
     held: Charge,
@@ -12,7 +12,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// `memory`: the peer's budget for what its channels read into.
+    /// `memory`: the peer's budget for the memory that its channels read into.
     pub(super) fn new(records: RecordReader, memory: &Budget) -> Self {
         Self {
             records,
@@ -21,8 +21,8 @@ impl Reader {
         }
     }
 
-    /// The buffer for what comes next. It has room for the rest of a record, and for more while
-    /// memory is not scarce. Before reads become small, memory that is kept for later goes.
+    /// The buffer for the next read. It has room for the rest of a record, and for more while
+    /// memory is not scarce. Before reads become small, memory that is kept for later is freed.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         let least = self.records.missing().max(MIN_READ);
         let large = self.size.max(least);
@@ -58,13 +58,13 @@ impl Reader {
         self.note();
     }
 
-    /// True if the rest of a record is waited for, although the peer makes this process hold more
-    /// than its part, and all peers more than there is for all.
+    /// True if a record is incomplete although the peer makes this process hold more than its part,
+    /// and all peers hold more than there is for all.
     pub(super) fn is_one_too_many(&self) -> bool {
         self.records.is_mid_record() && self.held.budget().is_over()
     }
 
-    /// Keeps nothing for later when all channels together hold too much.
+    /// Frees the memory kept for later if all channels together hold too much.
     pub(super) fn give_back_if_scarce(&mut self) {
         let room = self.room();
         self.records.release_spare(room);
@@ -99,8 +99,7 @@ mod tests {
         all.collect()
     }
 
-    /// Half of what a record of the greatest length still lacks comes, and the next read may be
-    /// larger.
+    /// Reads half of what a record of the greatest length still lacks; the next read may be larger.
     fn read(reader: &mut Reader) {
         if !reader.records.is_mid_record() {
             let flags = RecordFlags::default();
@@ -140,7 +139,7 @@ mod tests {
             readers.iter_mut().for_each(read);
         }
         let held = memory.held().as_u64();
-        // Far less than what they would like to have.
+        // Far less than the readers would take without a limit.
         let record = MAX_RECORD_BODY as u64 + MIN_READ as u64;
         assert!(
             held <= LIMIT.as_u64() + u64::from(CHANNELS) * record,

@@ -1,4 +1,4 @@
-//! What the tasks of a session share: its lock, its keys and its configuration.
+//! State that the tasks of a session share: its lock, its keys and its configuration.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,13 +22,13 @@ pub(super) struct Shared {
     pub(super) keys: SessionKeys,
     pub(super) id: SessionId,
     pub(super) congestion: Congestion,
-    /// What channels read into, and what they are charged to.
+    /// Budgets for the memory that channels read into, and for their charges.
     pub(super) budgets: SessionBudgets,
     pub(super) config: SessionConfig,
     pub(super) side: Side,
-    /// The tunnels over it.
+    /// The tunnels over the session.
     pub(super) packets: Arc<Packets>,
-    /// Wakes the task of the timer when that is to look sooner.
+    /// Wakes the timer's task when it has to look sooner.
     pub(super) timer: Arc<Notify>,
     changed: watch::Sender<u64>,
 }
@@ -68,7 +68,7 @@ impl Shared {
         self.changed.subscribe()
     }
 
-    /// Wakes those who watch the session as a whole.
+    /// Wakes the watchers of the session as a whole.
     pub(super) fn tell_change(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
@@ -80,8 +80,8 @@ impl Shared {
         Locked { inner, _order }
     }
 
-    /// Works under the lock, drains what the session has to say, and wakes the tasks that this
-    /// concerns once the lock is released.
+    /// Works under the lock, distributes the session's events, and wakes the tasks that they
+    /// concern once the lock is released.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let now = clock::now();
         let mut inner = self.lock();
@@ -110,7 +110,7 @@ impl Shared {
         result
     }
 
-    /// A channel's connection is over: its work goes to others.
+    /// Handles the end of a channel's connection: its work goes to other channels.
     pub(super) fn lose_channel(&self, id: ChannelId) {
         self.with(|inner, now| {
             inner.session.handle_channel_lost(now, id);
@@ -119,7 +119,7 @@ impl Shared {
         self.tell_change();
     }
 
-    /// The peer did what a correct one would not do.
+    /// Ends the session of a peer that has broken the protocol.
     pub(super) fn fail(&self, fault: &dyn std::fmt::Display) {
         tracing::warn!(session = %self.id, %fault, "the session ends: the peer is at fault");
         self.abort();

@@ -1,5 +1,5 @@
-//! The driver's part of streams: who waits on each, how the peer ended it, and which of them nobody
-//! has accepted yet.
+//! The driver's part of streams: the tasks that wait on each, how the peer ended it, and which of
+//! them the application has not accepted yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::failure::Failure;
 #[derive(Default)]
 pub(super) struct Streams {
     by_id: HashMap<StreamId, Entry>,
-    /// Streams of the peer that nobody has accepted.
+    /// Streams of the peer that the application has not accepted.
     incoming: VecDeque<StreamId>,
     acceptors: Vec<Waker>,
 }
@@ -26,24 +26,24 @@ pub(crate) enum Waiting {
     Accept,
     Acknowledged,
     Datagram,
-    /// The peer holds everything, or reads no more.
+    /// The peer holds everything, or has stopped reading.
     Stopped,
 }
 
-/// Tells whose a stream is, for people; `None` while that is not known. It is called for each
-/// listing of streams, and must not wait.
+/// Returns the application of a stream, for users; `None` while it is unknown. It is called for
+/// each listing of streams, and must not wait.
 pub type Label = Arc<dyn Fn() -> Option<Arc<str>> + Send + Sync>;
 
 /// A direction of a stream that the peer ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
-    /// The peer's own, which this side reads.
+    /// The peer's own direction, which this side reads.
     Sending,
-    /// This side's, which the peer reads no more.
+    /// This side's direction, which the peer has stopped reading.
     Reading,
 }
 
-/// The tasks that wait on one stream, and what else the driver keeps of it.
+/// The tasks that wait on one stream, and the driver's other state of it.
 #[derive(Default)]
 struct Entry {
     read: Option<Waker>,
@@ -53,7 +53,7 @@ struct Entry {
     datagram: Option<Waker>,
     stopped: Option<Waker>,
     ended: EndedByPeer,
-    /// The application that it belongs to, for people.
+    /// The application that the stream belongs to, for users.
     label: Option<Label>,
 }
 
@@ -71,7 +71,7 @@ impl Streams {
         self.by_id.insert(id, Entry::default());
     }
 
-    /// Keeps a stream that the peer opened, and wakes those who accept.
+    /// Keeps a stream that the peer opened, and wakes the tasks that accept.
     pub(super) fn on_opened(&mut self, id: StreamId, woken: &mut Vec<Waker>) {
         self.open(id);
         self.incoming.push_back(id);
@@ -104,7 +104,7 @@ impl Streams {
         }
     }
 
-    /// Forgets a stream that is over if nobody has accepted it yet.
+    /// Forgets a stream that is over if the application has not accepted it yet.
     pub(super) fn on_over(&mut self, id: StreamId) {
         if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
             self.incoming.remove(place);
@@ -112,12 +112,12 @@ impl Streams {
         }
     }
 
-    /// Forgets a stream that its owner let go of.
+    /// Forgets a stream that its owner has dropped.
     pub(super) fn forget(&mut self, id: StreamId) {
         self.by_id.remove(&id);
     }
 
-    /// The next stream of the peer; `None` if there is none and none comes any more.
+    /// Polls for the next stream of the peer; `None` if no more will come.
     pub(super) fn poll_incoming(
         &mut self,
         cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl Streams {
         Poll::Pending
     }
 
-    /// Lets a task wait on a stream. False if the stream is not there.
+    /// Lets a task wait on a stream. Returns false if the stream is unknown.
     pub(super) fn wait(&mut self, id: StreamId, waiting: Waiting, waker: &Waker) -> bool {
         let entry = self.by_id.get_mut(&id);
         entry
@@ -159,13 +159,13 @@ impl Streams {
         woken.append(&mut self.acceptors);
     }
 
-    /// Returns the end by the peer for which `waiting` will not come to anything.
+    /// Returns the early end by the peer that makes `waiting` fail.
     pub(super) fn failure(&self, id: StreamId, waiting: Waiting) -> Option<Failure> {
         self.by_id.get(&id)?.ended.failure(waiting)
     }
 
-    /// Returns the failure that replaces an answer of the session: a stream of which the peer
-    /// stopped or reset a direction looks acknowledged there.
+    /// Returns the failure that overrules an answer of the session: a direction that the peer has
+    /// stopped or reset looks acknowledged to the session.
     pub(super) fn overrules(&self, id: StreamId, waiting: Waiting) -> Option<Failure> {
         match waiting {
             Waiting::Acknowledged | Waiting::Stopped => self.failure(id, waiting),
@@ -219,7 +219,7 @@ impl Entry {
 }
 
 impl EndedByPeer {
-    /// The reason for which `waiting` will not come to anything.
+    /// Returns why `waiting` fails.
     fn failure(self, waiting: Waiting) -> Option<Failure> {
         let half = match waiting {
             Waiting::Read => self.sending.map(Failure::Reset),
@@ -234,7 +234,7 @@ impl EndedByPeer {
 
 #[cfg(test)]
 impl Streams {
-    /// Streams that nobody has accepted, and all.
+    /// Number of streams that were not accepted yet, and of all.
     pub(super) fn counts(&self) -> [usize; 2] {
         [self.incoming.len(), self.by_id.len()]
     }

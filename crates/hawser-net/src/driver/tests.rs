@@ -61,8 +61,8 @@ impl Drivers {
         sockets
     }
 
-    /// Lets the client begin an association. Returns the sockets of both ends, the number of the
-    /// channel that it is to be, and the client's end and the gateway's.
+    /// Lets the client begin an association. Returns the sockets of both ends, the number of its
+    /// future channel, the client's end and the gateway's.
     async fn establish(&self) -> ([AssociationEndpoint; 2], ChannelId, [AssociationHandle; 2]) {
         let (ours, theirs) = (LinkIndex::new(0), LinkIndex::new(LOOPBACK));
         let local = |link, last| Local {
@@ -91,8 +91,8 @@ impl Drivers {
     }
 
     /// Payload that the client's association copies while it sends a megabyte: chunks that are in
-    /// flight on another path already. What counts as lost and is sent again is none of it, which
-    /// on a busy machine is much.
+    /// flight on another path already. Chunks that count as lost and are sent again are left out:
+    /// on a busy machine there are many.
     async fn copied_for_a_megabyte(&self) -> u64 {
         let copied = || {
             self.client
@@ -124,8 +124,8 @@ impl Drivers {
         copied() - before
     }
 
-    /// Sends megabytes until as much of one is copied. On a busy machine some of a megabyte goes
-    /// over TCP, and what is late is copied whatever the policy is.
+    /// Sends megabytes until enough of one is copied. On a busy machine some of a megabyte goes
+    /// over TCP, and late chunks are copied under any policy.
     async fn until_copied(&self, is_as_much: impl Fn(u64) -> bool) {
         let sending = async { while !is_as_much(self.copied_for_a_megabyte().await) {} };
         let sent = tokio::time::timeout(PATIENCE, sending).await;
@@ -138,7 +138,7 @@ impl Driver {
         self.shared.side
     }
 
-    /// The association among its channels.
+    /// The association among the driver's channels.
     fn association(&self) -> Arc<AssociationChannel> {
         let inner = self.shared.lock();
         let of = |handle: &Handle| match &handle.meter {
@@ -187,7 +187,7 @@ fn direction(side: Side) -> Direction {
     }
 }
 
-/// Waits for an answer.
+/// Waits until `attempt` gives an answer.
 async fn until<R>(mut attempt: impl FnMut() -> Option<R>) -> R {
     let waiting = async {
         loop {
@@ -214,8 +214,8 @@ async fn an_association_follows_the_policy_of_its_session_at_the_start_and_when_
     drivers.until_copied(|bytes| bytes < 450_000).await;
 }
 
-/// The peer ends both directions of each stream that it opens. None waits for its acceptor then, or
-/// a peer could let as many wait as it likes.
+/// The peer ends both directions of each stream that it opens. Such a stream must not wait for its
+/// acceptor, or a peer could let any number of them wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_the_peer_ended_both_ways_waits_for_no_acceptor() {
     let drivers = Drivers::new(ChunkPolicy::Auto).await;
@@ -239,7 +239,7 @@ async fn a_stream_that_the_peer_ended_both_ways_waits_for_no_acceptor() {
     }
 }
 
-/// The code of a stop is the writer's to hear, however early it comes.
+/// The writer receives the code of a stop, however early the stop comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_writer_hears_the_code_of_a_stop_that_came_before_it_accepted() {
     let drivers = Drivers::new(ChunkPolicy::Auto).await;
@@ -264,13 +264,13 @@ async fn an_association_that_comes_when_the_session_is_over_ends_outside_its_loc
     assert!(closed.is_ok(), "the client's end lives on");
 }
 
-/// As above, for those that end with their session, or before it.
+/// As above, for associations that end with their session, or before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn associations_that_are_channels_end_outside_the_lock_of_their_session() {
     let drivers = Drivers::new(ChunkPolicy::Auto).await;
     let _sockets = drivers.associate().await;
     for driver in [&drivers.client, &drivers.gateway] {
-        // The tasks are gone, so that the session has the last handle.
+        // The tasks end, so that the session has the last handle.
         let mut inner = driver.shared.lock();
         let tasks = inner.channels.values().flat_map(|handle| &handle.tasks);
         tasks.for_each(tokio::task::AbortHandle::abort);
@@ -291,7 +291,7 @@ async fn associations_that_are_channels_end_outside_the_lock_of_their_session() 
     assert_eq!(drivers.gateway.channels(), []);
 }
 
-/// Of the interface lo, in every namespace.
+/// Index of the interface lo, in every namespace.
 const LOOPBACK: u32 = 1;
 /// The client's link of its TCP channel, bound to no interface.
 const TCP_LINK: u32 = 1001;

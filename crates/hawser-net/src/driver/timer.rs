@@ -11,9 +11,9 @@ use super::inner::{Inner, Meter};
 use super::shared::Shared;
 use crate::clock;
 
-/// Wakes the session when it wants to be woken, with fresh samples of its busy channels.
+/// Runs the timeouts of the session, with fresh samples of its busy channels.
 ///
-/// Holds the session only while it works on it: when the last handle is gone, so is the session.
+/// Holds the session only while it works on it: the session ends with its last handle.
 pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
     loop {
         let at = {

@@ -1,4 +1,4 @@
-//! Steps of writing files, which tests make fail.
+//! Steps of writing a file that tests can make fail.
 
 #[cfg(not(test))]
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) enum Step {
     SyncDirectory,
 }
 
-/// Fails where a test wants it; elsewhere every step is allowed.
+/// Fails where a test wants it; outside of tests every step is allowed.
 #[cfg(not(test))]
 pub(super) fn allowed(_: Step) -> io::Result<()> {
     Ok(())
@@ -39,13 +39,13 @@ mod injected {
     struct Plan {
         /// Steps that still pass before one fails.
         left: usize,
-        /// Every later step fails too, as in a process that is gone.
+        /// Whether every later step fails too, as in a process that has ended.
         stops: bool,
         failed: Option<Step>,
     }
 
-    /// Calls `check` once for each step of `write`, with the step and what `write` returned when
-    /// that step failed: alone, and with all that follow. `prepare` makes what both get.
+    /// Calls `check` once for each step of `write`, with the step and the result of `write` when
+    /// that step failed: alone, and with all later steps. `prepare` makes the input of both.
     pub(crate) fn at_every_step<W, R>(
         prepare: impl Fn() -> W,
         write: impl Fn(&W) -> R,

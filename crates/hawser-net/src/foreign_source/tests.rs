@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A machine with a link, whose default route leads nowhere.
+/// Runs `body` on a machine with a link, whose default route leads nowhere.
 fn on_a_link(body: impl AsyncFnOnce()) {
     for command in [
         "link set lo up",
@@ -24,7 +24,7 @@ fn on_a_link(body: impl AsyncFnOnce()) {
     runtime.block_on(body());
 }
 
-/// What `ip` says with these arguments.
+/// Returns the output of `ip` with these arguments.
 fn told(arguments: &str) -> String {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
@@ -56,8 +56,8 @@ fn a_service_sees_the_address_that_a_connection_bears_and_its_answers_come_back(
             let count = |family| told(family).matches("lookup 5213").count();
             assert_eq!(count("-4 rule"), 1, "{}", told("-4 rule"));
             assert_eq!(count("-6 rule"), 1, "{}", told("-6 rule"));
-            // As after a crash: the next one begins all the same, and leaves nothing but what is
-            // another one's.
+            // As after a crash: the next instance begins all the same, and leaves only the rules of
+            // others.
             drop(source);
             let other = ForeignSource::begin([port ^ 1].into()).await.unwrap();
             let again = ForeignSource::begin([port].into()).await.unwrap();
@@ -74,7 +74,7 @@ fn a_service_sees_the_address_that_a_connection_bears_and_its_answers_come_back(
 fn it_is_told_why_it_does_not_work() {
     let test = "foreign_source::tests::it_is_told_why_it_does_not_work";
     in_namespace(test, || {
-        // Nothing comes back by a loopback device that is down.
+        // No answer returns by a loopback device that is down.
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let begun = runtime.block_on(ForeignSource::begin([80].into()));
         let error = begun.unwrap_err().to_string();

@@ -1,9 +1,9 @@
-//! Budgets of what clients make a gateway keep beside their data.
+//! Budgets of the memory that clients make a gateway hold beside their data.
 //!
-//! Sessions, channels, streams and lookups have a size that does not follow from what is sent. Each
-//! takes a [`Charge`](hawser_types::Charge) from its client's budget, which is part of the
+//! The size of sessions, channels, streams and lookups does not follow from the data that is sent.
+//! Each takes a [`Charge`](hawser_types::Charge) from its client's budget, which is part of the
 //! gateway's. Data has bounds of its own, in its session; both together are within the gateway's
-//! memory, since what charges take comes off first when the rest is shared out.
+//! memory, since charges are subtracted before the rest is shared out.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,8 +18,8 @@ use crate::session_budgets::SessionBudgets;
 #[derive(Clone, Debug)]
 pub struct Accounts {
     all: Budget,
-    /// What channels read into. It is apart, since a record that has begun has to be taken in
-    /// whatever is left: who has many of them would leave others nothing for streams.
+    /// Memory that channels read into. It is separate, since the rest of a record has to be read
+    /// even if nothing is left: a client with many records would leave others nothing for streams.
     reading: Budget,
     of_client: ByteCount,
     clients: Arc<Mutex<Clients>>,
@@ -31,28 +31,28 @@ struct Clients {
     networks: Known<IpAddr>,
 }
 
-/// Those that have budgets now.
+/// The holders that have budgets now.
 #[derive(Debug)]
 struct Known<K> {
     budgets: BTreeMap<K, SessionBudgets>,
-    /// With so many, those that nothing is taken from are forgotten.
+    /// At this number of budgets, the unused ones are forgotten.
     swept_at: usize,
 }
 
-/// Who has a budget.
+/// The holder of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
-    /// Whoever proves this key.
+    /// The client that proves this key.
     Key([u8; 32]),
-    /// Whoever comes from this address, where keys cost nothing. Its network's budgets are the
-    /// bound of all that come from there.
+    /// The clients at this address, where keys cost nothing. The budgets of its network limit all
+    /// addresses of the network.
     Address(IpAddr),
 }
 
 impl Accounts {
     /// Budgets within `memory`: half of it for all clients, an eighth for each, and an eighth for
-    /// what channels read into, of which each client has a quarter. Addresses of one network have
-    /// half of what all have.
+    /// the memory that channels read into, of which each client has a quarter. The addresses of one
+    /// network together have half of each budget for all.
     pub fn new(memory: ByteCount) -> Self {
         let part = |of: u64, least| ByteCount::new(memory.as_u64() / of).max(least);
         Self {
@@ -68,17 +68,17 @@ impl Accounts {
         &self.all
     }
 
-    /// What is taken from all budgets.
+    /// Memory taken from all budgets.
     pub fn held(&self) -> ByteCount {
         self.all.held() + self.reading.held()
     }
 
-    /// The budget of this one.
+    /// The budget of this holder.
     pub fn of(&self, holder: Holder) -> Budget {
         self.budgets_of(holder).account
     }
 
-    /// The same, and that for what its channels read into.
+    /// The budget of this holder, and that for the memory that its channels read into.
     pub(super) fn budgets_of(&self, holder: Holder) -> SessionBudgets {
         self.lock().budgets(self, holder)
     }
@@ -119,7 +119,7 @@ impl<K> Default for Known<K> {
 }
 
 impl<K: Ord> Known<K> {
-    /// The budgets of `who`: what they were, or so much of those of `all`.
+    /// Returns the budgets that `who` has, or new ones of these sizes within those of `all`.
     fn part_of(
         &mut self,
         all: &SessionBudgets,
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(near.len(), 2);
         assert!(charge("198.51.100.7").is_some());
         drop(near);
-        // One customer's addresses are one.
+        // One customer's addresses count as one.
         let own = [
             "2001:db8::1",
             "2001:db8::2",

@@ -28,9 +28,9 @@ use crate::tls::{Handshake, TlsError};
 /// Accepts connections for as long as the gateway lives.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     shared.congestion.prepare(&listener);
-    // Whoever says nothing costs no descriptor and no place meanwhile.
+    // Silent connections cost no descriptor and no place meanwhile.
     if let Err(error) = bind::defer_accept(&listener, DEFERRED) {
-        tracing::debug!(%error, "silent connections are accepted at once");
+        tracing::debug!(%error, "cannot defer accepting silent connections");
     }
     let takes = |stream, remote: SocketAddr| {
         enter(&shared, stream, remote, Origin::Address(remote.ip()));
@@ -39,7 +39,7 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     accept_each(listener, takes).await;
 }
 
-/// Accepts connections, and gives each to `takes`, until that breaks off.
+/// Accepts connections and passes each to `takes`, until `takes` breaks off.
 pub async fn accept_each(
     listener: TcpListener,
     mut takes: impl FnMut(TcpStream, SocketAddr) -> ControlFlow<()>,
@@ -52,7 +52,7 @@ pub async fn accept_each(
                 }
             }
             Err(error) => {
-                // Out of descriptors, mostly: others need time to free some.
+                // Mostly out of descriptors: other tasks need time to free some.
                 tracing::warn!(%error, "can't accept connections");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -60,16 +60,16 @@ pub async fn accept_each(
     }
 }
 
-/// Takes a connection, which is a stranger's until it proves something; `remote` is for the log.
+/// Takes a connection, a stranger's until it proves its key; `remote` is for the log.
 pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, origin: Origin) {
     let place = shared.half_open.enter(origin, Instant::now());
     shared.count(|counters| counters.connections += 1);
     tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
 }
 
-/// Takes a connection to a port that a service has, too, if it speaks this protocol; gives it back
-/// if it is the service's. One that the client closes before it says anything is dropped. While
-/// that is not known it has a stranger's place.
+/// Takes a connection to a port shared with a service, if it speaks this protocol; returns it if it
+/// is the service's. Drops a connection that the client closes before it sends anything. The
+/// connection has a stranger's place until its owner is known.
 pub(super) async fn share(
     shared: &Arc<Shared>,
     stream: TcpStream,
@@ -85,11 +85,11 @@ pub(super) async fn share(
             None
         }
         Whose::Service => Some(stream),
-        Whose::Nobody => None,
+        Whose::Unclaimed => None,
     }
 }
 
-/// Takes a connection that joins a session and has said so, but nothing more.
+/// Takes a connection that joins a session, of which only the prelude was read.
 pub(super) fn enter_join(
     shared: &Arc<Shared>,
     stream: TcpStream,
@@ -114,7 +114,7 @@ fn count_join(shared: &Shared, remote: SocketAddr, outcome: Result<Result<(), St
     match outcome {
         Ok(Ok(())) => shared.count(|counters| counters.joins += 1),
         Ok(Err(reason)) => {
-            tracing::debug!(%remote, %reason, "a join is refused");
+            tracing::debug!(%remote, %reason, "refused join");
             shared.count(|counters| counters.joins_refused += 1);
         }
         Err(_) => shared.count(|counters| counters.timed_out += 1),
@@ -126,8 +126,8 @@ async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place
     in_place(&shared, &place, remote, entering).await;
 }
 
-/// Does `work` once a stranger's connection has its place, for as long as it has it; `None` where
-/// it gets none in time, or a newcomer takes it.
+/// Does `work` once a stranger's connection has its place, for as long as it has it; `None` if it
+/// gets no place in time, or a newcomer takes it.
 async fn in_place<T>(
     shared: &Shared,
     place: &Place,
@@ -136,13 +136,13 @@ async fn in_place<T>(
 ) -> Option<T> {
     let done = place.hold(LINE_PATIENCE, work).await;
     if done.is_none() {
-        tracing::debug!(%remote, "no place for it");
+        tracing::debug!(%remote, "no place for connection");
         shared.count(|counters| counters.limited += 1);
     }
     done
 }
 
-/// Finds out who a connection comes from, and gives it to a session. May be cancelled.
+/// Finds out whose a connection is, and gives it to a session. May be cancelled.
 async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: &Place) {
     let options = SocketOptions {
         congestion: shared.congestion.initial().map(str::to_owned),
@@ -164,12 +164,12 @@ async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, pla
         }
         FirstWord::Handshake => match timeout(PATIENCE, shared.tls.handshake(stream, &[])).await {
             Ok(Ok(handshake)) => {
-                // Its key is proved: it holds no stranger's place any more.
+                // The key is proved: the connection holds no stranger's place any more.
                 place.leave();
                 shared.displace_silent(&handshake.peer, remote.ip()).await;
                 begin(shared, handshake, remote);
             }
-            // A client that races several connections lets go of those that lose.
+            // A client that races several connections drops those that lose.
             Ok(Err(TlsError::Closed)) => {}
             Ok(Err(error)) => {
                 tracing::debug!(%remote, %error, "a handshake failed");
@@ -239,7 +239,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     shared.begun.send_modify(|begun| *begun += 1);
 }
 
-/// Waits for what a connection that joins begins with, and goes on with it here or, where its
+/// Reads the prelude of a joining connection, and continues with the connection here or, if its
 /// session is the predecessor's, there.
 async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), String> {
     let prelude = read_prelude(&mut stream).await?;
@@ -254,7 +254,7 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Res
     }
 }
 
-/// Adds a connection to a session, once its first record has proved that it belongs there.
+/// Adds a connection to a session, once its first record has proved that it belongs to the session.
 async fn join_with(
     shared: &Arc<Shared>,
     stream: TcpStream,
@@ -272,11 +272,11 @@ async fn join_with(
     answer_join(shared, &driver, (id, Side::Client), stream).await
 }
 
-/// Time in which a host has to prove who it is.
+/// Time in which a host has to prove its key.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time that a connection waits in line for a place at most.
+/// Longest time that a connection waits in line for a place.
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
-/// Time for which the kernel keeps a connection that says nothing; it counts in retransmissions.
+/// Time for which the kernel holds back a silent connection; it counts in retransmissions.
 const DEFERRED: Duration = Duration::from_secs(1);
 /// Stands for the address of a connection that has ended meanwhile.
 const UNKNOWN: SocketAddr = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0));

@@ -30,19 +30,19 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
             continue;
         };
         if let Err(pause) = allowance.take(clock::now()) {
-            // Of those that are announced meanwhile only the last counts.
+            // Of associations announced meanwhile, only the last counts.
             tokio::time::sleep(pause).await;
             continue;
         }
         let taken = async {
             tokio::select! {
                 taken = own.take(driver, id) => taken,
-                () = replaced(driver, id) => Err("it was given up".to_owned()),
-                () = tokio::time::sleep(PATIENCE) => Err("it has not come".to_owned()),
+                () = replaced(driver, id) => Err("the client gave it up".to_owned()),
+                () = tokio::time::sleep(PATIENCE) => Err("it did not begin in time".to_owned()),
             }
         };
         match taken.await {
-            Ok(()) => tracing::info!(session = %driver.id(), %id, "an association stands"),
+            Ok(()) => tracing::info!(session = %driver.id(), %id, "association established"),
             Err(problem) => {
                 tracing::debug!(session = %driver.id(), %id, %problem, "no association");
             }
@@ -51,7 +51,7 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
     }
 }
 
-/// Waits until the client expects another one, or none.
+/// Waits until the client expects another association, or none.
 async fn replaced(driver: &Driver, id: ChannelId) {
     let mut changes = driver.changes();
     while driver.expected() == Some(id) && driver.closed().is_none() {

@@ -1,7 +1,7 @@
 //! The UDP port: clients that have a session may begin associations there.
 //!
-//! A socket for each address, so that answers leave from the one that was asked; where there are
-//! several links, each is bound to its own, as the TCP port is.
+//! Each address has a socket, so that answers leave from the address that was asked; if there are
+//! several links, each socket is bound to its link, as those of the TCP port are.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,14 +22,14 @@ use crate::takeover::ToPredecessor;
 #[derive(Debug)]
 pub(super) struct Associations {
     endpoint: AssociationEndpoint,
-    /// The addresses that were asked for: each stands for itself, or for all of its family.
+    /// The configured addresses: each stands for itself, or for all of its family.
     addresses: Vec<SocketAddr>,
     own: OwnSockets,
 }
 
 impl Associations {
-    /// Takes the UDP port of the same number as that of `addresses`, which the gateway listens on,
-    /// with sockets for links of their `own` as the TCP port has them.
+    /// Opens the UDP port of the same number as that of `addresses`, which the gateway listens on,
+    /// with sockets for single links as `own` says, like the TCP port.
     pub(super) fn open(
         addresses: &[SocketAddr],
         own: OwnSockets,
@@ -54,18 +54,18 @@ impl Associations {
         }
     }
 
-    /// The links are these now.
+    /// Follows a change of the machine's links.
     pub(super) fn follow(&self, links: &[Link]) {
         let locals = locals(&self.addresses, links, self.own);
         let failed = self.endpoint.set_locals(&locals);
         self.endpoint
             .allow_detours(&detours(&self.addresses, links, &locals, self.own));
         for (local, error) in failed {
-            tracing::debug!(address = %local.address, %error, "no associations there");
+            tracing::debug!(address = %local.address, %error, "cannot bind UDP socket");
         }
     }
 
-    /// Begins to serve a session.
+    /// Announces the UDP port to a session's client.
     pub(super) fn announce(&self, driver: &Driver) {
         if let Ok(port) = self.endpoint.port() {
             driver.with(|session, now| session.announce_datagram_port(now, port));
@@ -85,13 +85,13 @@ impl Associations {
         }
     }
 
-    /// The memory that associations take, about. Those that take the most are ended before where
-    /// all take more than `most`.
+    /// Ends the largest associations while all take more than `most`. Returns the approximate
+    /// memory of the others.
     pub(super) fn bound(&self, most: ByteCount) -> ByteCount {
         for _ in 0..MAX_ENDED_AT_ONCE {
             match self.endpoint.held() {
                 (held, Some(largest)) if held > most => {
-                    tracing::warn!(%held, "associations take too much memory: the largest ends");
+                    tracing::warn!(%held, "associations take too much memory, ending the largest");
                     self.endpoint.abort(largest);
                     self.endpoint.forget_ended(&[largest]);
                 }
@@ -113,24 +113,24 @@ impl Associations {
     }
 }
 
-/// The associations of one session: those that stand, the one that is waited for, and a few that
-/// are over. All are forgotten when it is dropped.
+/// The associations of one session: the established ones, the expected one, and a few that are
+/// over. Dropping this forgets all.
 #[derive(Debug)]
 pub(super) struct OfSession<'a> {
     endpoint: &'a AssociationEndpoint,
-    /// The keys that are known, in the order in which they were announced.
+    /// The known keys, in the order in which they were announced.
     keys: Vec<KeyId>,
 }
 
 impl OfSession<'_> {
     /// Takes the association that the client has announced.
     pub(super) async fn take(&mut self, driver: &Driver, id: ChannelId) -> Result<(), String> {
-        // The peer goes on to another one, and has had time to hear of the end of the others.
+        // The peer goes on to another one, and has had time to learn that the others are over.
         let excess = self.keys.len().saturating_sub(MAX_ENDED);
         let standing = self.endpoint.forget_ended(&self.keys[..excess]);
         self.keys.splice(..excess, standing);
         if self.keys.len() >= MAX_KEYS {
-            return Err("the session has too many".to_owned());
+            return Err("the session has too many associations".to_owned());
         }
         let seal = driver.association_seal(id);
         let config = association_config(&driver.session_config(), Side::Gateway);
@@ -151,7 +151,7 @@ impl Drop for OfSession<'_> {
     }
 }
 
-/// The places where packets come in and go out.
+/// The places where packets arrive and leave.
 fn locals(addresses: &[SocketAddr], links: &[Link], own: OwnSockets) -> Vec<Local> {
     let mut locals: Vec<Local> = Vec::new();
     let mut add = |link: LinkIndex, address: IpAddr| {
@@ -178,7 +178,7 @@ fn locals(addresses: &[SocketAddr], links: &[Link], own: OwnSockets) -> Vec<Loca
                 add(if bound { link.index } else { ANY }, *address);
             }
         }
-        // Those of the machine itself are reached over any link.
+        // Addresses of the machine itself are reached over any link.
         for link in links.iter().filter(|link| link.loopback) {
             link.addresses
                 .iter()
@@ -189,9 +189,9 @@ fn locals(addresses: &[SocketAddr], links: &[Link], own: OwnSockets) -> Vec<Loca
     locals
 }
 
-/// Places where packets may come in besides `locals`: at every address of the machine by every
-/// link, since a host takes packets for the address of one link by any other. The sockets of
-/// `locals` are bound to their links, where there are several, and do not see those.
+/// Places where packets may arrive besides `locals`: every address of the machine by every link,
+/// since a host takes packets for the address of one link by any other. If there are several links,
+/// the sockets of `locals` are bound to them and do not see such packets.
 fn detours(
     addresses: &[SocketAddr],
     links: &[Link],
@@ -214,7 +214,7 @@ fn detours(
             address: *address,
         });
         for place in places {
-            // A socket that is bound to no link takes what comes by any.
+            // A socket that is bound to no link receives packets by any link.
             let home = Local { link: ANY, ..place };
             let is_served = locals.contains(&place) || locals.contains(&home);
             if !is_served && !detours.contains(&place) {
@@ -225,12 +225,12 @@ fn detours(
     detours
 }
 
-/// Keys of a session: associations that stand, and those that are over or waited for. A client
-/// needs one, and another while it replaces that.
+/// Most keys of a session: associations that are established, over or expected. A client needs one,
+/// and another while it replaces the first.
 const MAX_KEYS: usize = 6;
-/// Keys kept for the stragglers of associations that are over.
+/// Most keys kept for the stragglers of associations that are over.
 const MAX_ENDED: usize = 2;
-/// Associations that are ended in one go for the memory that they take.
+/// Most associations that are ended in one go for the memory that they take.
 const MAX_ENDED_AT_ONCE: usize = 16;
 
 /// An association has no more addresses.
@@ -305,7 +305,7 @@ mod tests {
         let one = [link(2, &["10.0.0.1"])];
         let bound = shown_with(&addresses, &one, OwnSockets::Always);
         assert_eq!(bound, ["0 127.0.0.1", "2 10.0.0.1"]);
-        // What comes for that address by another interface is not lost.
+        // Packets for that address by another interface are not lost.
         let addresses = addresses.map(|it| it.parse().unwrap());
         let locals = locals(&addresses, &one, OwnSockets::Always);
         let detour = Local {

@@ -7,13 +7,13 @@ use crate::takeover::ToPredecessor;
 /// Decides which clients may have sessions here.
 pub trait Admission: Send + Sync + 'static {
     /// True if a client that has proved to hold this key may have a session: an enrolled key, or
-    /// that of an invite that is still good.
+    /// the key of a valid invite.
     fn admits(&self, key: &PublicKey) -> bool;
 
     /// True if the key is enrolled, rather than that of an invite.
     fn is_enrolled(&self, key: &PublicKey) -> bool;
 
-    /// Keeps `client`'s key, which came with the invite whose key is `invite`. May block.
+    /// Stores `client`'s key, which came with the invite whose key is `invite`. May block.
     fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String>;
 }
 
@@ -44,9 +44,9 @@ pub struct GatewayConfig {
     pub session: SessionConfig,
     /// Limits of what strangers and clients may use.
     pub limits: AcceptLimits,
-    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
-    /// for each, else the system's default.
+    /// Congestion control of the channels; `None`: where bbr is permitted, the session chooses for
+    /// each channel, else the system's default applies.
     pub congestion: Option<String>,
-    /// The process whose place this one takes, which still has sessions.
+    /// The process that this one succeeds, which still has sessions.
     pub predecessor: Option<ToPredecessor>,
 }

@@ -1,7 +1,7 @@
-//! Whose a connection is that came to a port which a service and the gateway have together: the
-//! client's first bytes tell.
+//! Decides, by the client's first bytes, whose a connection is at a port that the gateway shares
+//! with a service.
 //!
-//! Nothing is taken off the connection, so the service hears all of it.
+//! Nothing is taken off the connection, so the service receives all bytes.
 
 use std::time::Duration;
 
@@ -11,39 +11,39 @@ use tokio::time::{sleep, timeout};
 
 use crate::tls::is_our_hello;
 
-/// Whose a connection is.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// The client speaks the gateway's protocol.
     Gateway,
-    /// It speaks another one.
+    /// The client speaks another protocol.
     Service,
-    /// The client has closed it before it said anything.
-    Nobody,
+    /// The client has closed the connection before it sent anything.
+    Unclaimed,
 }
 
-/// Tells whose the connection is. A client that says too little in [`PATIENCE`] waits for the
+/// Decides whose the connection is. A client that sends too little in [`PATIENCE`] waits for the
 /// service to speak first.
 pub(super) async fn judge_first(stream: &TcpStream) -> Whose {
     let listening = async {
         let mut words = [0; MAX_WORDS];
         loop {
             let Ok(length) = stream.peek(&mut words).await else {
-                return Whose::Nobody;
+                return Whose::Unclaimed;
             };
             let said = words.get(..length).unwrap_or_default();
             if let Some(whose) = judge(said) {
                 return whose;
             }
-            // What has come stays there, so the socket does not tell when there is more.
+            // Peeked bytes stay in the socket, which does not report further ones then.
             sleep(LOOK_AGAIN).await;
         }
     };
     timeout(PATIENCE, listening).await.unwrap_or(Whose::Service)
 }
 
-/// Tells whose the connection is on which this was `said`; `None` while that is not clear yet, at
-/// most for 2048 bytes. Nothing at all is what a client has said that says no more.
+/// Decides whose the connection is that begins with `said`; `None` while that is not clear yet, at
+/// most for 2048 bytes. Empty bytes mean that the client sends nothing more.
 pub fn judge(said: &[u8]) -> Option<Whose> {
     let ours = |is_ours| {
         if is_ours {
@@ -53,13 +53,13 @@ pub fn judge(said: &[u8]) -> Option<Whose> {
         }
     };
     match said {
-        [] => Some(Whose::Nobody),
+        [] => Some(Whose::Unclaimed),
         [HANDSHAKE, rest @ ..] => match rest {
             [_, _, high, low, ..] => {
                 let length = TLS_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
                 match said.get(..length) {
                     Some(hello) => Some(ours(is_our_hello(hello))),
-                    // Ours are shorter by far.
+                    // Hellos of this protocol are shorter by far.
                     None if length > MAX_WORDS => Some(Whose::Service),
                     None => None,
                 }
@@ -67,7 +67,7 @@ pub fn judge(said: &[u8]) -> Option<Whose> {
             _ => None,
         },
         [JoinPrelude::FIRST_BYTE, ..] => match said.first_chunk::<JOIN_PRELUDE_LENGTH>() {
-            // Of whatever session: one that is not here is refused as at any port.
+            // Of any session: a join of an unknown session is refused as at any port.
             Some(prelude) => Some(ours(JoinPrelude::decode(prelude).is_some())),
             None if JoinPrelude::may_begin(said) => None,
             None => Some(Whose::Service),
@@ -81,7 +81,7 @@ const HANDSHAKE: u8 = 22;
 const TLS_HEADER: usize = 5;
 /// A hello of this protocol has a few hundred bytes.
 const MAX_WORDS: usize = 2048;
-/// Time for the first bytes. A client that speaks this protocol does so at once.
+/// Time for the first bytes. A client of this protocol sends them at once.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -142,7 +142,7 @@ mod tests {
         for said in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-", &[0; 40]] {
             assert_eq!(judge(said), Some(Whose::Service), "{said:?}");
         }
-        // A hello that is longer than ours ever is, and records that are none.
+        // A hello that is longer than ours ever is, and records that contain no hello.
         assert_eq!(judge(&[22, 3, 1, 8, 0]), Some(Whose::Service));
         assert_eq!(judge(&[22, 3, 1, 0, 0]), Some(Whose::Service));
         let no_hello = judge(&[22, 3, 1, 0, 4, 1, 2, 3, 4]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_to_be_spoken_to_is_the_services() {
+    async fn a_client_that_waits_for_the_service_to_speak_is_the_services() {
         let (mut client, server) = pair().await;
         assert_eq!(judge_first(&server).await, Whose::Service);
         client.write_all(b"H").await.unwrap();
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_closed_or_reset_before_a_word_is_nobodys() {
+    async fn a_connection_closed_or_reset_before_any_byte_has_no_owner() {
         for is_reset in [false, true] {
             let (client, server) = pair().await;
             if is_reset {
                 client.set_zero_linger().unwrap();
             }
             drop(client);
-            assert_eq!(judge_first(&server).await, Whose::Nobody);
+            assert_eq!(judge_first(&server).await, Whose::Unclaimed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Begins connections to clients that take them, from links that none of theirs came to.
+//! Begins connections to clients that take them, from links that no channel of theirs came to.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use crate::clock;
 use crate::driver::Driver;
 use crate::links::{self, Link};
 
-/// Does so for one session, for as long as it lives, if the gateway is to do it and the client has
-/// said a port.
+/// Does so for one session, for as long as it lives, if the gateway is configured to and the client
+/// has announced a port.
 pub(super) async fn serve(shared: &Shared, driver: &Driver) {
     let Some(further) = shared.further.get() else {
         return;
@@ -73,8 +73,8 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
     }
 }
 
-/// Waits until the client has said at which port it takes connections; `None` once the session is
-/// over.
+/// Waits until the client has announced at which port it takes connections; `None` once the session
+/// is over.
 async fn told_port(driver: &Driver) -> Option<u16> {
     let mut changes = driver.changes();
     loop {
@@ -87,10 +87,10 @@ async fn told_port(driver: &Driver) -> Option<u16> {
     }
 }
 
-/// Shows the plan what there is.
+/// Updates the plan with the present links and channels.
 fn update(plan: &mut FurtherChannels, driver: &Driver, further: &Further, links: &[Link]) {
     let now = clock::now();
-    // In this order: a channel may end meanwhile, and its loss still be told.
+    // In this order: a channel may end meanwhile, and its loss still be reported.
     let channels = driver.tcp_ends();
     for (channel, lost) in driver.take_lost_segments() {
         plan.handle_lost_segment(now, channel, lost);
@@ -103,15 +103,15 @@ fn update(plan: &mut FurtherChannels, driver: &Driver, further: &Further, links:
     plan.update(now, &around, |address| further.is_own(address));
 }
 
-/// The way of a connection.
+/// The path of a connection.
 struct Way {
-    /// `None` where it is gone.
+    /// `None` if the link is gone.
     link: Option<Link>,
     remote: SocketAddr,
     max_segment: Option<u16>,
 }
 
-/// Why an attempt led to nothing, and the text for people.
+/// Why an attempt failed, and the text for users.
 struct Failed {
     why: NoJoin,
     problem: String,
@@ -139,7 +139,7 @@ fn note(
     if failures.is_given_up {
         tracing::warn!(
             %session, link, %remote, problem,
-            "the client is never reached by this link, and is not tried there any more"
+            "client was never reached by this link, giving up"
         );
     } else if failures.count.is_power_of_two() {
         let count = failures.count;
@@ -147,7 +147,7 @@ fn note(
     }
 }
 
-/// Connects to a client, offers it to join the session, and adds the channel once it has.
+/// Connects to a client, offers it to join, and adds the channel once the client has joined.
 async fn attempt(
     shared: &Shared,
     driver: &Driver,
@@ -188,10 +188,10 @@ async fn connect(shared: &Shared, link: &Link, way: &Way) -> Result<TcpStream, F
     }
 }
 
-/// Whether this machine has sent nothing that could have reached the far end.
+/// True if this machine has sent nothing that could have reached the far end.
 async fn is_unsent(error: &ConnectError, link: &Link, remote: SocketAddr) -> bool {
     match error {
-        // Routers on the way say so too.
+        // Routers on the path report this error, too.
         ConnectError::NoRoute { .. } => match link.source_address(remote.ip()) {
             Some(source) => !links::has_route(link.index, source, remote.ip()).await,
             None => true,

@@ -29,12 +29,12 @@ impl Further {
         self.links.clone()
     }
 
-    /// Tells whether an address is this machine's now.
+    /// True if an address is this machine's now.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         self.own.contains(address)
     }
 
-    /// Those of the machine's links that are meant and can be used now: none where none is named.
+    /// The machine's links with these names that can be used now; none without names.
     pub(super) fn usable(&self, now: &[Link]) -> Vec<Link> {
         if self.names.is_empty() {
             Vec::new()

@@ -28,6 +28,6 @@ pub(super) async fn follow(shared: &Shared, driver: &Driver) {
 }
 
 /// A client that knows the command has begun another session by then, and ends this one itself.
-/// One that does not may open a stream at any time, which is lost if the session ends just then.
+/// Another client may open a stream at any time; it is lost if the session ends just then.
 const IDLE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -2,13 +2,13 @@
 //!
 //! Idle connections never keep a client out. A newcomer that finds its places taken displaces a
 //! connection that had time for a handshake, or a younger one of a network, and there of a source,
-//! that holds more places than its own would then: whoever takes many displaces itself. Otherwise
-//! it waits in line: when a thousand clients come back at once after a restart, none of them stops
-//! another's handshake. Where the line is full as well, that is a flood, and newcomers displace
-//! younger ones by chance, so that some finish.
+//! that holds more places than the newcomer's own would then: a source of many connections
+//! displaces its own. Otherwise the newcomer waits in line: when a thousand clients come back at
+//! once after a restart, none of them stops another's handshake. If the line is full as well, that
+//! is a flood, and newcomers displace younger connections by chance, so that some finish.
 //!
 //! A connection that joins a live session moves to a place of that session, which strangers can't
-//! take: these need the session's id and a number that was granted to it.
+//! take: a join needs the session's id and a number that was granted to the session.
 
 mod crowd;
 
@@ -31,7 +31,7 @@ use crate::identity::PublicKey;
 #[derive(Clone, Debug)]
 pub(crate) struct HalfOpen {
     limits: AcceptLimits,
-    /// What strangers are charged to, apart from clients: the number of places bounds that.
+    /// Memory charged for strangers, apart from clients: the number of places limits it.
     account: Budget,
     places: Arc<Mutex<Places>>,
 }
@@ -64,8 +64,8 @@ impl HalfOpen {
         }
     }
 
-    /// Returns a place for a connection from `origin`, or one in the line. `now` tells who had time
-    /// for a handshake.
+    /// Returns a place for a connection from `origin`, or one in the line. `now` decides which
+    /// connections had time for a handshake.
     pub(crate) fn enter(&self, origin: Origin, now: Instant) -> Place {
         let guest = Guest {
             source: origin.source(),
@@ -86,7 +86,7 @@ impl HalfOpen {
         place
     }
 
-    /// What connections are charged that have not proved who they are.
+    /// Memory charged for connections that have not proved who they are.
     pub(super) fn held(&self) -> ByteCount {
         self.account.held()
     }
@@ -97,10 +97,10 @@ impl HalfOpen {
 }
 
 impl Place {
-    /// Waits until it is a place among the half-open connections.
+    /// Waits until this is a place among the half-open connections.
     pub(super) async fn ready(&self) {
         while !self.has_place(Instant::now()) {
-            // Meanwhile others may have had their time.
+            // Meanwhile the time of other connections may be over.
             let _ = timeout(LOOK_AGAIN, self.ready.notified()).await;
         }
     }
@@ -110,8 +110,8 @@ impl Place {
         self.half_open.lock().has_place(limits, self.number, now)
     }
 
-    /// Does `work` once the connection has its place, for as long as it has it; `None` where it
-    /// gets none within `patience`, or a newcomer takes it.
+    /// Does `work` once the connection has its place, for as long as it has it; `None` if it gets
+    /// no place within `patience`, or a newcomer takes it.
     pub(crate) async fn hold<T>(
         &self,
         patience: Duration,
@@ -164,9 +164,9 @@ impl Drop for Place {
 #[derive(Debug, Default)]
 struct Places {
     next: u64,
-    /// Who holds a place that a newcomer may take.
+    /// Connections with a place that a newcomer may take.
     holders: Crowd,
-    /// Who waits for a place.
+    /// Connections that wait for a place.
     line: Crowd,
     /// Connections that join, with their sessions.
     joins: BTreeMap<u64, SessionId>,
@@ -176,14 +176,14 @@ struct Places {
 /// Whether there is room for a connection.
 enum Room {
     Free,
-    /// If this one goes.
+    /// There is room if this connection goes.
     Displacing(u64),
-    /// No: none of these holds more than its share, nor had time for a handshake.
+    /// No room: none of these connections holds more than its share, or had time for a handshake.
     Wait(Vec<u64>),
 }
 
 impl Places {
-    /// Gives a newcomer a place, perhaps another's, or one in the line.
+    /// Gives a newcomer a place, perhaps that of another, or one in the line.
     fn welcome(&mut self, limits: &AcceptLimits, guest: Guest) {
         let number = self.next;
         self.next += 1;
@@ -204,7 +204,7 @@ impl Places {
 
     /// True if the connection has a place by now.
     fn has_place(&mut self, limits: &AcceptLimits, number: u64, now: Instant) -> bool {
-        // Who frees a place passes it on: only those that had their time make room here.
+        // A freed place is passed on at once: only connections whose time is over make room here.
         let is_ripe = |it: &Guest| now.saturating_duration_since(it.since) >= HANDSHAKE_TIME;
         if self.holders.first(is_ripe).is_none() {
             return self.holders.get(number).is_some();
@@ -220,7 +220,7 @@ impl Places {
         self.holders.get(number).is_some()
     }
 
-    /// Tells whether there is room for a connection.
+    /// Decides whether there is room for a connection.
     fn room(&self, limits: &AcceptLimits, guest: &Guest, now: Instant) -> Room {
         let holders = &self.holders;
         let per_network = (limits.half_open / 2).max(limits.half_open_per_source);
@@ -251,22 +251,22 @@ impl Places {
         }
     }
 
-    /// Returns one of them, by chance.
+    /// Returns one of the numbers, by chance.
     fn one_of(&self, numbers: &[u64]) -> Option<u64> {
         let random = self.chance.hash_one(self.next) as usize;
         numbers.get(random % numbers.len().max(1)).copied()
     }
 
-    /// Takes a connection's place.
+    /// Takes the place of a connection away.
     fn displace(&mut self, victim: u64) {
         if let Some(guest) = self.holders.remove(victim) {
-            // A connection that does not wait yet finds that out when it does.
+            // A connection that does not wait yet learns of this when it does.
             guest.displaced.notify_one();
         }
     }
 
-    /// Frees a place, which goes to the first in the line that it fits; returns whether it was one
-    /// among the holders.
+    /// Frees a place, which goes to the first connection in the line that it fits; returns whether
+    /// a holder had the place.
     fn remove(&mut self, limits: &AcceptLimits, number: u64) -> bool {
         self.line.remove(number);
         let is_freed = self.holders.remove(number).is_some();
@@ -315,13 +315,13 @@ impl Origin {
 const HANDSHAKE_TIME: Duration = Duration::from_secs(1);
 /// A client joins over all its links at once after an outage.
 const JOINS_PER_SESSION: usize = 16;
-/// What a connection is charged that waits or has a place, and for its handshake or join besides;
+/// Charge for a connection that waits or has a place, and further charge for its handshake or join;
 /// see docs/design/charges.md.
 const WAITING_CHARGE: ByteCount = ByteCount::from_kib(4);
 const HANDSHAKE_CHARGE: ByteCount = ByteCount::from_kib(32);
-/// Connections in the line, as a multiple of the places.
+/// Most connections in the line, as a multiple of the places.
 const LINE: usize = 4;
-/// Time after which a connection in the line looks who had time for a handshake meanwhile.
+/// Interval at which a waiting connection looks for others that had time for a handshake.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::shared::Shared;
 use crate::clock;
 use crate::driver::{Driver, NewChannel};
 
-/// Adds a connection that this gateway has begun to a session, once its client joins with it.
+/// Adds a connection that this gateway has begun to a session, once the client joins with it.
 pub(super) async fn join_offered(
     shared: &Shared,
     driver: &Driver,
@@ -24,7 +24,7 @@ pub(super) async fn join_offered(
 ) -> Result<ChannelId, String> {
     let prelude = read_prelude(&mut stream).await?;
     if prelude.session != driver.id() {
-        return Err("another session joins".to_owned());
+        return Err("the join is for another session".to_owned());
     }
     let id = prelude.channel;
     driver.check_join(id).map_err(|error| error.to_string())?;
@@ -33,7 +33,7 @@ pub(super) async fn join_offered(
     Ok(id)
 }
 
-/// Waits for what a joining connection begins with.
+/// Reads the prelude of a joining connection.
 pub(super) async fn read_prelude(stream: &mut TcpStream) -> Result<JoinPrelude, String> {
     let mut prelude = [0; JOIN_PRELUDE_LENGTH];
     let read = stream.read_exact(&mut prelude).await;
@@ -42,8 +42,8 @@ pub(super) async fn read_prelude(stream: &mut TcpStream) -> Result<JoinPrelude, 
     Ok(prelude)
 }
 
-/// Waits for the proof that a connection belongs to the session, gives this side's, and adds the
-/// channel with this number, begun by this or that side.
+/// Waits for the proof that a connection belongs to the session, sends this side's proof, and adds
+/// the channel with this number, begun by the side `begun_by`.
 pub(super) async fn answer_join(
     shared: &Shared,
     driver: &Driver,
@@ -79,7 +79,7 @@ pub(super) async fn answer_join(
     driver.admit_channel(spec, new)
 }
 
-/// Waits for the first record of a connection that joins, which proves that it belongs there.
+/// Waits for the first record of a joining connection, which proves that it belongs to the session.
 async fn read_join(
     stream: &mut TcpStream,
     reader: &mut RecordReader,

@@ -7,20 +7,20 @@ pub struct AcceptLimits {
     pub sessions: usize,
     /// Sessions of one client.
     pub sessions_per_client: usize,
-    /// Sessions that began from one IPv4 address or one IPv6 /64. For a door whose clients' keys
-    /// cost nothing; elsewhere each client has its limit.
+    /// Sessions that began from one IPv4 address or one IPv6 /64. Meant for a port whose clients'
+    /// keys cost nothing; elsewhere each client has its limit.
     pub sessions_per_source: usize,
     /// Sessions that began from one IPv4 /24 or one IPv6 /48.
     pub sessions_per_network: usize,
     /// Connections that have not proved who they are, in all; half of them from one IPv4 /24, one
-    /// IPv6 /48, or by other gateways. When all are taken, a newcomer displaces an idle one, or one
-    /// of a source that has more than its share, or waits. Joins of live sessions have as many
-    /// places besides.
+    /// IPv6 /48, or by other gateways. When all places are taken, a newcomer displaces an idle
+    /// connection, or one of a source that has more than its share, or waits. Joins of live
+    /// sessions have as many places besides.
     pub half_open: usize,
     /// The same, from one IPv4 address, one IPv6 /64, or one caller that comes by a gateway.
     pub half_open_per_source: usize,
-    /// For the data of all sessions together: half for what waits to be handed on, half for what is
-    /// not acknowledged. A session has at most a quarter of it, and less when there are more.
+    /// Memory for the data of all sessions together: half for data to be handed on, half for
+    /// unacknowledged data. A session has at most a quarter of it, and less when there are more.
     pub memory: ByteCount,
 }
 

@@ -1,21 +1,21 @@
 //! One bound on the data of all sessions together.
 //!
-//! Half of it is for what comes and waits to be handed on, half for what is sent and not
-//! acknowledged. Each half is shared out so that what a session holds is never taken from it, and
-//! beyond that all may have the same: what a session's configuration asks for, at most a quarter of
-//! the half. Every session has a little besides: a quarter of its share, or 1 MiB, for the first
-//! 64 KiB of credit of its streams, and one chunk's worth of sending.
+//! Half of it is for received data that waits to be handed on, half for sent data that is not
+//! acknowledged. Each half is shared out so that no session loses memory that it holds, and beyond
+//! that all may have the same: as much as a session's configuration asks for, at most a quarter of
+//! the half. Every session has a little besides: a quarter of its share, or 1 MiB, for the first 64
+//! KiB of credit of its streams, and one chunk's worth of sending.
 //!
-//! Before the halves are made, these come off:
+//! These are subtracted before the halves are made:
 //!
-//! - what the sessions' recorders may take, a quarter at most;
-//! - what clients are charged for sessions, channels, streams and lookups (`accounts.rs`), half at
+//! - the memory of the sessions' recorders, a quarter at most;
+//! - the clients' charges for sessions, channels, streams and lookups (`accounts.rs`), half at
 //!   most;
-//! - what channels read into: an eighth, and one record of each channel besides, until one client
-//!   has more than its part;
-//! - what connections hold that have not proved who they are (`half_open.rs`);
-//! - what associations hold for their keys and for what comes before its turn. Above a quarter, the
-//!   largest of them end. What they send counts as the data of their sessions.
+//! - the memory that channels read into: an eighth, and one record of each channel besides, until
+//!   one client has more than its part;
+//! - the memory of connections that have not proved who they are (`half_open.rs`);
+//! - the memory of associations for their keys and for data that arrives out of order. Above a
+//!   quarter, the largest of them end. Their sent data counts as the data of their sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::shares::{MIN_SENDING, Shares};
 use crate::driver::Driver;
 use crate::ticks::Ticks;
 
-/// Shares out anew every now and then, since what sessions hold comes and goes.
+/// Shares out anew every second, since the memory that sessions hold changes.
 pub(super) async fn keep(shared: Arc<Shared>) {
     let mut ticks = Ticks::every(PERIOD);
     loop {
@@ -44,8 +44,8 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// The configuration of one session of a gateway: its recorder has no more than its part of a
-/// quarter of the memory, were there as many sessions as there may be.
+/// The configuration of one session of a gateway: its recorder has at most its part of a quarter of
+/// the memory, for the highest permitted number of sessions.
 pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
     let limits = &config.limits;
     let sessions = u64::try_from(limits.sessions.max(1)).unwrap_or(u64::MAX);
@@ -61,7 +61,7 @@ pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
     }
 }
 
-/// Gives a new session its share: what others have if that is left, otherwise by sharing out anew.
+/// Gives a new session the others' share if that much is left, otherwise by sharing out anew.
 ///
 /// Sharing out asks every session. After a restart a thousand of them begin at once.
 pub(super) fn begin(shared: &Shared, sessions: &HashMap<SessionId, Entry>, new: &Driver) {
@@ -90,7 +90,7 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
     let half = memory.saturating_sub(others) / 2;
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
-    // First no session may take more, so that what is counted is what is held.
+    // First, no session may take more, so that the counted memory is the held memory.
     let held: Vec<_> = sessions
         .values()
         .map(|entry| entry.driver.with(|session, _| stop(session)))
@@ -125,14 +125,14 @@ pub(super) fn charged(shared: &Shared) -> ByteCount {
     shared.accounts.held() + strangers + associations + ByteCount::new(data)
 }
 
-/// Lets a session take no more for now; returns what it holds.
+/// Lets a session take no more for now; returns the memory that it holds.
 fn stop(session: &mut Session) -> (u64, u64) {
     let (received, sent) = session.stop_lending(ByteCount::new(MIN_SENDING));
     (received.as_u64(), sent.as_u64())
 }
 
-/// The share of each session: the highest one, or up to an eighth less where there is not enough
-/// for all, so that the next sessions may have the same.
+/// The share of each session: the highest one, or up to an eighth less if there is not enough for
+/// all, so that the next sessions may have the same.
 fn share(budget: u64, most: u64, held: &[u64]) -> u64 {
     let share = level(budget, most, held);
     let step = (share / 8).max(1).next_power_of_two() / 2;
@@ -144,7 +144,7 @@ fn share(budget: u64, most: u64, held: &[u64]) -> u64 {
 }
 
 /// The highest share, up to `most`, with which the shares of all together are within `budget`, when
-/// those who hold more than that keep what they hold.
+/// sessions that hold more than that keep what they hold.
 fn level(budget: u64, most: u64, held: &[u64]) -> u64 {
     let fits = |share: u64| held.iter().map(|held| share.max(*held)).sum::<u64>() <= budget;
     let (mut low, mut high) = (0, most);
@@ -159,12 +159,12 @@ fn level(budget: u64, most: u64, held: &[u64]) -> u64 {
     low
 }
 
-/// What a session takes beside its data and its channels. Its charge; see docs/design/charges.md.
+/// Memory of a session beside its data and its channels. A charge; see docs/design/charges.md.
 pub(super) const SESSION_CHARGE: ByteCount = ByteCount::from_kib(32);
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// A recorder with less keeps nothing of use.
+/// A smaller recorder keeps nothing of use.
 const MIN_RECORDER: ByteCount = ByteCount::from_kib(32);
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_what_is_asked_for_while_there_is_enough_and_then_the_same() {
+    fn all_sessions_get_what_they_ask_for_while_there_is_enough_and_then_the_same() {
         assert_eq!(level(100, 20, &[0, 7]), 20);
         assert_eq!(level(100, 90, &[0, 0, 0, 0]), 25);
         // A session that holds more keeps it, and the others share the rest.
@@ -230,7 +230,7 @@ mod tests {
             most in 0..10_000_u64,
             parts in prop::collection::vec(0..100_u64, 1..20),
         ) {
-            // What is held was within the budget before.
+            // The held memory was within the budget before.
             let scale = parts.iter().sum::<u64>().max(1);
             let held: Vec<u64> = parts.iter().map(|part| part * budget / scale).collect();
             let total = |share: u64| held.iter().map(|held| share.max(*held)).sum::<u64>();

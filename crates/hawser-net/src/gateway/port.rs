@@ -1,13 +1,13 @@
-//! The port on every link: answers leave by the link that was asked.
+//! The port on every link: answers leave by the link of the request.
 //!
 //! A socket that listens everywhere answers by the best route to the client, which need not lead
-//! over the link that the question came by: the provider of another link drops what bears a foreign
-//! source address, and a client that has bound its connection to a link takes no answer from
-//! another. A connection accepted by a socket that is bound to a link inherits that (Linux copies
-//! `sk_bound_dev_if` to the request and its child), from the answer to the SYN on. So there is one
-//! bound socket for each of several links beside the one for everything else, loopback included;
-//! the kernel prefers the bound one. So one that a predecessor has left is served in any case, for
-//! as long as its link is there: else connections would wait at it for nobody.
+//! over the link of the request: the provider of another link drops packets with a foreign source
+//! address, and a client that has bound its connection to a link accepts no answer from another. A
+//! connection inherits the link of the bound socket that accepts it (Linux copies `sk_bound_dev_if`
+//! to the request and its child), from the answer to the SYN on. So there is one bound socket for
+//! each of several links beside the one for everything else, loopback included; the kernel prefers
+//! the bound one. A bound socket that a predecessor has left is served in any case, while its link
+//! is there: else connections would wait at it for ever.
 
 #[cfg(test)]
 mod tests;
@@ -24,15 +24,15 @@ use super::shared::Shared;
 use crate::links::Link;
 use crate::{bind, port_on_links, takeover};
 
-/// The address that `listener` listens on, when that is every address; its port can then be
-/// listened on for single links as well.
+/// Returns the address of `listener` if that stands for every address; single links can then listen
+/// on its port as well.
 pub(super) fn everywhere(listener: &TcpListener) -> Option<SocketAddr> {
     let address = listener.local_addr().ok()?;
     (address.ip().is_unspecified() && bind::share_port(listener).is_ok()).then_some(address)
 }
 
-/// Keeps a socket on each link that needs one of its `own`, for each of `addresses`, for as long as
-/// it is not dropped.
+/// Keeps a socket on each link that needs one of its `own`, for each of `addresses`, until this is
+/// dropped.
 pub(super) async fn follow(
     shared: Arc<Shared>,
     (addresses, own): (Vec<SocketAddr>, OwnSockets),

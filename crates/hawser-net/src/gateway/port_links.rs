@@ -3,18 +3,18 @@ use std::net::SocketAddr;
 use crate::links::Link;
 use crate::takeover;
 
-/// Which links have sockets of their own, at the TCP port and at the UDP port alike.
+/// Chooses the links that have sockets of their own, at the TCP port and at the UDP port alike.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OwnSockets {
-    /// Those of which there are several: with a single one there is nothing to choose.
+    /// All links if there are several: with a single one there is nothing to choose.
     WhereSeveral,
-    /// All. The predecessor's are bound to links, too, and come before any that is not.
+    /// All links. The predecessor's sockets are bound to links, too, and precede unbound ones.
     Always,
 }
 
 impl OwnSockets {
-    /// What a process needs that listens at `addresses`. To be called before it takes sockets that
-    /// are bound to links from a predecessor.
+    /// Returns the choice of a process that listens at `addresses`. To be called before the process
+    /// takes sockets that are bound to links from a predecessor.
     pub(super) fn needed_at(addresses: &[SocketAddr]) -> Self {
         let mut ports = addresses.iter().map(SocketAddr::port);
         if ports.any(|port| takeover::on_links_at(port).is_some()) {

@@ -1,4 +1,4 @@
-//! Whose sessions are asked for signs of life.
+//! Clients whose sessions are asked for signs of life.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ pub(super) struct Probing {
     clients: Arc<Mutex<HashSet<PublicKey>>>,
 }
 
-/// One of them; no more once this is dropped.
+/// A client whose sessions are asked now; no more once this is dropped.
 #[derive(Debug)]
 pub(super) struct Probed {
     clients: Arc<Mutex<HashSet<PublicKey>>>,
@@ -19,7 +19,7 @@ pub(super) struct Probed {
 }
 
 impl Probing {
-    /// Enters a client, unless it is there already.
+    /// Enters a client, unless its sessions are asked already.
     pub(super) fn begin(&self, client: PublicKey) -> Option<Probed> {
         let clients = Arc::clone(&self.clients);
         lock(&self.clients)

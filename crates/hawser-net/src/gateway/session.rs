@@ -36,7 +36,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
             driver.abort();
         }
         None => {
-            // It hears that trying again is of no use.
+            // The client learns that trying again is of no use.
             driver.close(CLOSE_REFUSED);
             tokio::time::sleep(REFUSED_PATIENCE).await;
             driver.abort();
@@ -48,7 +48,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
     tokio::time::sleep(LAST_WORDS).await;
 }
 
-/// Takes its associations, and begins connections; never ends by itself.
+/// Accepts the session's associations, and begins connections; never ends by itself.
 async fn add_channels(shared: &Shared, driver: &Driver) {
     tokio::join!(
         associate::serve(shared, driver),
@@ -57,7 +57,7 @@ async fn add_channels(shared: &Shared, driver: &Driver) {
     std::future::pending().await
 }
 
-/// Gives the application what it asks for, until the session is over.
+/// Hands the session, or its streams, to the application, until the session is over.
 async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends) {
     let mut decided = shared.hand_over.subscribe();
     let decided = tokio::select! {
@@ -75,7 +75,7 @@ async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends
                 sent = shared.arrivals.send(arrival) => if sent.is_err() {
                     return;
                 },
-                // The application takes no sessions now; that is no reason to keep what is over.
+                // The application accepts no sessions now; one that is over must not be kept.
                 () = ended(driver) => return,
             }
             ended(driver).await;
@@ -103,7 +103,7 @@ async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends)
             sent = sent => if sent.is_err() {
                 return;
             },
-            // The application takes no streams now; that is no reason to keep what is over.
+            // The application accepts no streams now; a session that is over must not be kept.
             () = ended(driver) => return,
         }
     }

@@ -1,4 +1,4 @@
-//! What the tasks of a gateway share.
+//! State that the tasks of a gateway share.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +30,7 @@ use crate::tls::TlsServer;
 pub(super) struct Shared {
     pub(super) config: GatewayConfig,
     pub(super) congestion: Congestion,
-    /// What clients are charged to.
+    /// The budgets of the clients.
     pub(super) accounts: Accounts,
     pub(super) admission: Arc<dyn Admission>,
     pub(super) tls: TlsServer,
@@ -44,20 +44,20 @@ pub(super) struct Shared {
     probing: Probing,
     pub(super) incoming: mpsc::Sender<Incoming>,
     pub(super) arrivals: mpsc::Sender<IncomingSession>,
-    /// What the application has asked for first; sessions wait until it has.
+    /// The application's first request; sessions wait for it.
     pub(super) hand_over: watch::Sender<Option<HandOver>>,
     counters: Mutex<GatewayCounters>,
-    /// Sessions that were refused for a limit.
+    /// Number of sessions that were refused for a limit.
     pub(super) refused_sessions: AtomicU64,
-    /// Sessions that have begun so far.
+    /// Number of sessions that have begun so far.
     pub(super) begun: watch::Sender<u64>,
     /// The gateway is about to be replaced.
     pub(super) going_away: watch::Sender<bool>,
-    /// The UDP port, where there is one.
+    /// The UDP port, if there is one.
     pub(super) associations: OnceLock<Associations>,
-    /// The links that connections to clients may begin on, where that is wanted.
+    /// The links that connections to clients may begin on, if that is configured.
     pub(super) further: OnceLock<Further>,
-    /// Bytes that associations took when that was last added up.
+    /// Bytes that associations held when they were last added up.
     held_by_associations: AtomicU64,
 }
 
@@ -66,15 +66,15 @@ pub(super) struct Entry {
     pub(super) peer: PublicKey,
     pub(super) ends: Ends,
     pub(super) begun: Instant,
-    /// When a stream was last seen in it.
+    /// Time when a stream was last seen in the session.
     pub(super) used: Instant,
-    /// Its client was struck off the list, and the session is about to end.
+    /// The client was revoked, and the session is about to end.
     pub(super) revoked: bool,
     _charge: Charge,
 }
 
 impl Entry {
-    /// One that begins now.
+    /// The entry of a session that begins now.
     pub(super) fn new(driver: Driver, peer: PublicKey, ends: Ends, charge: Charge) -> Self {
         let now = Instant::now();
         Self {
@@ -92,26 +92,26 @@ impl Entry {
 /// A stream that a client opened.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The stream; [`BondStream::opening`] is what the client said.
+    /// The stream; [`BondStream::opening`] is the client's metadata.
     pub stream: BondStream,
     /// The client.
     pub peer: PublicKey,
     /// Both ends of the session's first connection.
     pub ends: Ends,
-    /// The client's address and port at the TCP channel that brought the opening. `None` where that
-    /// channel lives no more, or is an association.
+    /// The client's address and port at the TCP channel that brought the opening. `None` if that
+    /// channel is gone, or is an association.
     pub from: Option<SocketAddr>,
-    /// What the client is charged to: whatever is kept for the stream holds a charge of it.
+    /// The client's budget: memory that is kept for the stream is charged to it.
     pub account: Budget,
 }
 
 /// Both ends of the connection that a session began with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The client's address and port. Of a caller that another gateway has passed on, it is only a
-    /// name for the log.
+    /// The client's address and port. For a caller that another gateway has passed on, this is only
+    /// a name for the log.
     pub remote: SocketAddr,
-    /// The address and port of this machine that it came to.
+    /// The address and port of this machine that the connection came to.
     pub local: SocketAddr,
 }
 
@@ -126,16 +126,16 @@ pub struct IncomingSession {
     pub remote: SocketAddr,
 }
 
-/// What a gateway gives to its application.
+/// The kind of items that a gateway hands to its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandOver {
     /// The streams that clients open, of all sessions alike.
     Streams,
-    /// Sessions, which have their streams themselves.
+    /// Sessions, which hand out their streams themselves.
     Sessions,
 }
 
-/// Where what comes is handed to the application.
+/// The queues to the application.
 pub(super) struct Senders {
     pub(super) incoming: mpsc::Sender<Incoming>,
     pub(super) arrivals: mpsc::Sender<IncomingSession>,
@@ -159,7 +159,7 @@ pub struct GatewayCounters {
     pub joins_refused: u64,
     /// Connections that began with neither a handshake nor a join.
     pub garbage: u64,
-    /// Connections that said nothing in time.
+    /// Connections that sent nothing in time.
     pub timed_out: u64,
     /// Connections displaced and sessions turned away by a limit.
     pub limited: u64,
@@ -199,18 +199,18 @@ impl Shared {
         }
     }
 
-    /// The memory that associations took when that was last added up.
+    /// The memory that associations held when it was last added up.
     pub(super) fn held_by_associations(&self) -> ByteCount {
         ByteCount::new(self.held_by_associations.load(Ordering::Relaxed))
     }
 
-    /// Associations take that much memory now.
+    /// Notes how much memory associations hold.
     pub(super) fn note_associations(&self, held: ByteCount) {
         self.held_by_associations
             .store(held.as_u64(), Ordering::Relaxed);
     }
 
-    /// The application asks for `wanted`: the first such question decides. Whether it gets that.
+    /// Handles the application's request for `wanted`; the first request decides. True if granted.
     pub(super) fn hands_over(&self, wanted: HandOver) -> bool {
         self.hand_over.send_if_modified(|decided| {
             let first = decided.is_none();
@@ -244,8 +244,8 @@ impl Shared {
         oldest.map(|entry| entry.driver.abort()).is_some()
     }
 
-    /// Makes a session `peer`'s own, which began with the key of an invite and so was not counted
-    /// among the client's; false if the client has too many then.
+    /// Assigns a session to `peer`. It began with the key of an invite, and so was not counted
+    /// among the client's. Returns false if the client has too many sessions then.
     pub(super) fn give(&self, session: SessionId, peer: PublicKey) -> bool {
         let mut sessions = self.lock_sessions();
         let own = sessions
@@ -262,7 +262,7 @@ impl Shared {
 
     /// Ends the oldest session of `peer` that gives no sign of life, if the limits leave no room
     /// for one more. After a power cut a client's old session is silent, but its connections have
-    /// not failed yet. A client waits here once; of several attempts the others go on at once.
+    /// not failed yet. Only one attempt of a client waits here; its other attempts go on at once.
     pub(super) async fn displace_silent(&self, peer: &PublicKey, from: IpAddr) {
         let Some(_alone) = self.probing.begin(*peer) else {
             return;
@@ -280,7 +280,7 @@ impl Shared {
         };
         let drivers: Vec<Driver> = own.into_iter().map(|(_, driver)| driver).collect();
         if let Some(silent) = oldest_silent(&drivers, SIGN_OF_LIFE).await {
-            tracing::info!(session = %silent.id(), %peer, "a silent session makes room");
+            tracing::info!(session = %silent.id(), %peer, "evicting silent session");
             self.lock_sessions().remove(&silent.id());
             silent.abort();
         }
@@ -305,8 +305,8 @@ impl Shared {
                     < limits.sessions_per_network)
     }
 
-    /// The budgets of a session that a client begins from there. Where keys cost nothing, what
-    /// tells clients apart is the address.
+    /// The budgets of a session that a client begins from `from`. Where keys cost nothing, the
+    /// address tells clients apart.
     pub(super) fn budgets(&self, peer: &PublicKey, from: IpAddr) -> SessionBudgets {
         let client = if self.config.limits.sessions_per_source < usize::MAX {
             Holder::Address(from)
@@ -316,14 +316,14 @@ impl Shared {
         self.accounts.budgets_of(client)
     }
 
-    /// A stream was opened in a session.
+    /// Notes that a stream was opened in a session.
     pub(super) fn note_used(&self, id: SessionId) {
         if let Some(entry) = self.lock_sessions().get_mut(&id) {
             entry.used = Instant::now();
         }
     }
 
-    /// Whether a session counts with those that begin from `from`, where that is limited at all.
+    /// True if a session counts with those from `from`, where sources are limited at all.
     fn shares_source(&self, entry: &Entry, from: IpAddr) -> bool {
         self.config.limits.sessions_per_source < usize::MAX
             && source_of(entry.ends.remote.ip()) == source_of(from)

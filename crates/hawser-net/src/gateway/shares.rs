@@ -1,19 +1,19 @@
-//! What the next session of a gateway may have, without sharing its memory out anew.
+//! The share of a gateway's next session, without sharing its memory out anew.
 
-/// What the next session may have, as long as there is enough of it.
+/// The share of the next session, as long as enough memory is left.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// Of what comes, for each session.
+    /// Memory for received data, for each session.
     receive: u64,
-    /// Of what is sent, for each session.
+    /// Memory for sent data, for each session.
     send: u64,
-    /// What nobody has, of what comes and of what is sent.
+    /// Unassigned memory for received data and for sent data.
     left: [u64; 2],
 }
 
 impl Shares {
-    /// `receive` and `send`: the share of each session. `left`: what nobody has, of what comes and
-    /// of what is sent.
+    /// `receive` and `send`: the share of each session. `left`: the unassigned memory for received
+    /// data and for sent data.
     pub(super) fn new(receive: u64, send: u64, left: [u64; 2]) -> Self {
         Self {
             receive,
@@ -30,7 +30,7 @@ impl Shares {
         self.send
     }
 
-    /// Takes out a session's share, and half of what its recorder may take from each.
+    /// Takes a session's share and half of its recorder's memory of each kind, if they are left.
     pub(super) fn take(&mut self, recorder: u64) -> bool {
         if self.send < MIN_SENDING {
             return false;
@@ -46,7 +46,7 @@ impl Shares {
     }
 }
 
-/// One chunk: with less a session would stand still.
+/// One chunk: with less, a session would stall.
 pub(super) const MIN_SENDING: u64 = 64 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Addresses of one customer, and of one network: whoever has one of them may have all.
+//! Addresses of one customer, and of one network: a host with one of them may have all.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     masked(address, 32, 64)
 }
 
-/// A key that stands for one customer's addresses, where those tell clients apart.
+/// A key that stands for one customer's addresses, where addresses tell clients apart.
 pub fn key_of(address: IpAddr) -> [u8; 32] {
     let mut key = [0; 32];
     let octets = match source_of(address) {
@@ -23,7 +23,7 @@ pub fn network_of(address: IpAddr) -> IpAddr {
     masked(address, 24, 48)
 }
 
-/// The network of an address as wide as providers get them: an IPv4 /16, an IPv6 /32. Who has one
+/// The network of an address as wide as providers get them: an IPv4 /16, an IPv6 /32. Its holder
 /// has all networks within it.
 pub(crate) fn provider_of(address: IpAddr) -> IpAddr {
     masked(address, 16, 32)

@@ -1,4 +1,4 @@
-//! Gateways whose application takes nothing, and clients that say nothing.
+//! Gateways whose application takes nothing, and clients that send nothing.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn a_client_displaces_its_own_session_that_a_power_cut_has_silenced() {
             let gateway = start(listener, limits);
             let _ghost = begin_session(BEFORE, address).await;
             counted(&gateway, |counters| counters.sessions == 1).await;
-            // Nothing leads to the address any more: no end and no acknowledgement come from it.
+            // No route leads to the address any more: it sends no end and no acknowledgement.
             ip(&format!("address delete {BEFORE}/32 dev here"));
             let _back = begin_session(AFTER, address).await;
             counted(&gateway, |c| c.sessions == 2 || c.limited > 0).await;
@@ -59,12 +59,12 @@ fn a_client_displaces_its_own_session_that_a_power_cut_has_silenced() {
     });
 }
 
-/// A session of the test's client from the address `from`; it says nothing in it.
+/// A session of the test's client from the address `from`; it sends nothing in it.
 async fn begin_session(from: &str, gateway: SocketAddr) -> Handshake {
     begin_session_as(2, from, gateway).await
 }
 
-/// The same of a client with another key.
+/// As [`begin_session`], for a client with another key.
 async fn begin_session_as(seed: u8, from: &str, gateway: SocketAddr) -> Handshake {
     let socket = TcpSocket::new_v4().unwrap();
     socket
@@ -105,7 +105,7 @@ async fn gateway() -> (Gateway, SocketAddr, PublicKey) {
     (start(listener, AcceptLimits::default()), address, key)
 }
 
-/// Where everybody is let in, keys cost nothing.
+/// If every client is admitted, keys cost nothing.
 #[tokio::test]
 async fn sessions_of_one_address_and_of_one_network_are_limited_whatever_their_keys() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -131,7 +131,7 @@ async fn sessions_of_one_address_and_of_one_network_are_limited_whatever_their_k
     assert_eq!(gateway.session_count(), 3);
     gateway.end_idle(PATIENCE);
     assert_eq!(gateway.session_count(), 3);
-    // Those that nobody uses end, whether their clients listen or not.
+    // Idle sessions end, whether their clients listen or not.
     gateway.end_idle(Duration::ZERO);
     let ended = async {
         while gateway.session_count() > 0 {
@@ -141,12 +141,12 @@ async fn sessions_of_one_address_and_of_one_network_are_limited_whatever_their_k
     tokio::time::timeout(PATIENCE, ended).await.unwrap();
 }
 
-/// A client may begin sessions and end them for as long as it likes: what nobody has taken yet
+/// A client may begin and end sessions without limit: those that the application has not taken
 /// must not pile up.
 #[tokio::test]
 async fn sessions_that_ended_do_not_wait_to_be_accepted() {
     let (gateway, address, _) = gateway().await;
-    // The application wants sessions, and looks no further.
+    // The application asks for sessions once, and takes none.
     let asked = tokio::time::timeout(Duration::from_millis(1), gateway.accept_session());
     assert!(asked.await.is_err());
     for number in 1..=SESSIONS {
@@ -177,7 +177,7 @@ async fn session(address: SocketAddr, key: PublicKey) -> Driver {
     session_over(stream, key).await
 }
 
-/// The same over this connection.
+/// As [`session`], over this connection.
 async fn session_over(stream: TcpStream, key: PublicKey) -> Driver {
     let me = Identity::from_seed([2; 32]);
     let handshake = client_handshake(stream, &me, key).await.unwrap();
@@ -201,7 +201,7 @@ async fn session_over(stream: TcpStream, key: PublicKey) -> Driver {
     driver
 }
 
-/// An express channel after so many records, over a link of its own.
+/// An express channel after this number of records, over a link of its own.
 fn express(id: ChannelId, records: u64) -> ChannelSpec {
     ChannelSpec {
         id,
@@ -244,8 +244,8 @@ async fn join(driver: &Driver, mut stream: TcpStream) {
     driver.add_channel(spec, new);
 }
 
-/// A service that is shown the address that the session began from blames the address's next
-/// holder, and lets in a client that had the address once.
+/// If a service saw the address that the session began from, it would blame that address's next
+/// holder, and admit a client that had the address once.
 #[tokio::test]
 async fn a_stream_comes_from_the_address_of_the_channel_that_brought_it() {
     let (gateway, address, key) = gateway().await;
@@ -304,7 +304,7 @@ async fn a_client_that_announces_associations_without_end_holds_few_keys_and_non
     let gateway = gateway.taking_associations();
     let known = || gateway.shared.associations.get().unwrap().known();
     let driver = session(address, key).await;
-    // Some that begin and end: their keys have been used.
+    // Some associations begin and end: their keys have been used.
     let local = Local {
         link: LinkIndex::new(0),
         address: address.ip(),

@@ -12,7 +12,7 @@ use crate::host_port::{HostPort, ParseHostPortError};
 use crate::identity::PublicKey;
 use crate::unix_time::UnixTime;
 
-/// Everything but the first address.
+/// Encodes everything but the first address.
 pub(super) fn encode(invite: &Invite) -> Zeroizing<Vec<u8>> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LENGTH));
     bytes.push(VERSION);
@@ -20,7 +20,7 @@ pub(super) fn encode(invite: &Invite) -> Zeroizing<Vec<u8>> {
     bytes.extend_from_slice(invite.secret.as_ref());
     bytes.extend_from_slice(&invite.expires.as_secs().to_be_bytes());
     let further = invite.addresses.get(1..).unwrap_or_default();
-    // At most 15, as the invite was checked when it was made.
+    // At most 15, as the invite was checked when it was created.
     bytes.push(further.len() as u8);
     for address in further {
         match address.host() {
@@ -45,10 +45,10 @@ pub(super) fn encode(invite: &Invite) -> Zeroizing<Vec<u8>> {
     bytes
 }
 
-/// The invite of these bytes; `first` is the address that stands outside of them.
+/// Decodes an invite; `first` is the address that stands outside of these bytes.
 pub(super) fn decode(bytes: &[u8], first: HostPort) -> Result<Invite, InviteError> {
     let (content, check) = bytes.split_last_chunk().ok_or(InviteError::Damaged)?;
-    // The version ahead of the check sum: a later version may check in another way.
+    // Checks the version before the check sum: a later version may use another check sum.
     match content.first() {
         None | Some(&VERSION) => {}
         Some(&got) => return Err(InviteError::Version { got }),
@@ -133,5 +133,5 @@ const KIND_NAME: u8 = 0;
 const KIND_IPV4: u8 = 4;
 const KIND_IPV6: u8 = 6;
 const CHECK_LENGTH: usize = 4;
-/// Reserved at once, so that growing leaves no copy of the secret behind.
+/// Reserved at once, so that reallocation leaves no copy of the secret behind.
 const MAX_LENGTH: usize = 1 + 32 + 32 + 8 + 1 + (MAX_ADDRESSES - 1) * (2 + 253 + 2) + CHECK_LENGTH;

@@ -5,37 +5,37 @@ use crate::identity::{FileError, IdentityError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InviteError {
-    /// Something else than an invite.
+    /// The text is not an invite.
     #[error("an invite begins with {SCHEME}, got {got:?}")]
     Scheme {
-        /// The start of what was there.
+        /// The start of the text.
         got: String,
     },
-    /// The second half is missing; shells take it for a comment when a blank comes before it.
+    /// The second half is missing; a shell treats it as a comment when a blank precedes it.
     #[error("the invite ends before its '#'; was it cut, or not quoted?")]
     NoFragment,
-    /// The address between `hawser://` and `/#` is none.
+    /// The address between `hawser://` and `/#` is invalid.
     #[error("the address in the invite is wrong: {0}")]
     Address(#[from] ParseHostPortError),
-    /// Characters behind the `#` that do not belong there.
+    /// Invalid characters behind the `#`.
     #[error("behind its '#' an invite has only A-Z, a-z, 0-9, - and _ (no padding)")]
     Alphabet,
-    /// Longer than any invite.
+    /// The text is longer than any invite.
     #[error("an invite has at most {MAX_FRAGMENT} characters behind its '#', got {got}")]
     TooLong {
         /// Characters behind the `#`.
         got: usize,
     },
-    /// Cut or mistyped.
+    /// The text was cut or mistyped.
     #[error("the invite is damaged (wrong check sum); was all of it copied?")]
     Damaged,
-    /// From a later release.
+    /// The invite is from a later release.
     #[error("this is an invite of version {got}, only version 1 is understood; update hawser")]
     Version {
         /// Its version.
         got: u8,
     },
-    /// The check sum is right, yet the bytes make no sense.
+    /// The check sum is right, yet the content is invalid.
     #[error("the invite is malformed: {what}")]
     Malformed {
         /// The problem.
@@ -47,7 +47,7 @@ pub enum InviteError {
         /// Their number.
         got: usize,
     },
-    /// No secret could be made.
+    /// No secret could be generated.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The file could not be read or written.
@@ -55,9 +55,9 @@ pub enum InviteError {
     File(#[from] FileError),
 }
 
-/// The most addresses that an invite has.
+/// Most addresses of an invite.
 pub const MAX_ADDRESSES: usize = 16;
 /// The beginning of an invite.
 pub(super) const SCHEME: &str = "hawser://";
-/// Base64 of the fixed part and 15 names of the largest length is less.
+/// Base64 of the fixed part and 15 names of the largest length is shorter.
 pub(super) const MAX_FRAGMENT: usize = 6000;

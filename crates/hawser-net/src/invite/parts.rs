@@ -13,8 +13,8 @@ use crate::unix_time::UnixTime;
 
 /// Permission for one client to enrol with one gateway.
 ///
-/// A host that has the text can enrol, once, so it is a secret until then. The gateway does not
-/// keep it: it keeps the public half of [`Self::enrolment_identity`].
+/// Any host that has the text can enrol, once, so the text is a secret until then. The gateway does
+/// not store it: it stores the public half of [`Self::enrolment_identity`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invite {
     pub(super) gateway: PublicKey,
@@ -24,7 +24,7 @@ pub struct Invite {
 }
 
 impl Invite {
-    /// A new invite to the gateway with key `gateway` at `addresses`, with a secret from the
+    /// Generates an invite to the gateway with key `gateway` at `addresses`, with a secret from the
     /// system's random numbers.
     pub fn generate(
         gateway: PublicKey,
@@ -38,7 +38,7 @@ impl Invite {
         Self::new(gateway, addresses, secret, expires)
     }
 
-    /// An invite of these parts; 1 to [`MAX_ADDRESSES`] addresses.
+    /// Makes an invite from these parts; 1 to [`MAX_ADDRESSES`] addresses.
     pub fn new(
         gateway: PublicKey,
         addresses: Vec<HostPort>,
@@ -56,27 +56,27 @@ impl Invite {
         }
     }
 
-    /// The key that the gateway proves in the TLS handshake.
+    /// Returns the key that the gateway proves in the TLS handshake.
     pub const fn gateway(&self) -> PublicKey {
         self.gateway
     }
 
-    /// The addresses of the gateway, 1 to [`MAX_ADDRESSES`] places, the best first.
+    /// Returns the addresses of the gateway, 1 to [`MAX_ADDRESSES`], the best first.
     pub fn addresses(&self) -> &[HostPort] {
         &self.addresses
     }
 
-    /// From this second on the gateway refuses it.
+    /// Returns the time from which the gateway refuses the invite.
     pub const fn expires(&self) -> UnixTime {
         self.expires
     }
 
-    /// True if it is too late at `now`.
+    /// Returns whether the invite is expired at `now`.
     pub fn is_expired(&self, now: UnixTime) -> bool {
         now >= self.expires
     }
 
-    /// The identity that a client proves in the TLS handshake to show that it has this invite.
+    /// Returns the identity that a client with this invite proves in the TLS handshake.
     ///
     /// Its seed is HKDF-SHA256 of the secret, without salt, for the purpose
     /// `hawser invite identity`; so the gateway needs to keep only the public half.
@@ -90,7 +90,7 @@ impl Invite {
         Identity::from_seed(*seed)
     }
 
-    /// The line to hand over, the same as [`fmt::Display`], wiped when dropped.
+    /// Returns the line to hand over, the same as [`fmt::Display`], wiped when dropped.
     pub fn to_line(&self) -> Zeroizing<String> {
         Zeroizing::new(self.to_string())
     }

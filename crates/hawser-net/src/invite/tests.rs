@@ -170,7 +170,7 @@ proptest! {
     #[test]
     fn any_bytes_decode_without_panic(mut bytes in vec(any::<u8>(), 0..400), checked: bool) {
         if checked {
-            // Past the version and the check sum, into the parser.
+            // Sets a valid version and check sum, to reach the parser behind them.
             if let Some(version) = bytes.first_mut() {
                 *version = 1;
             }

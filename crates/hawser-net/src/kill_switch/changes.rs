@@ -1,11 +1,11 @@
-//! Tells when a table of nftables may have changed.
+//! Tells when an nftables table may have changed.
 
 use std::io;
 
 use rtnetlink::sys::protocols::NETLINK_NETFILTER;
 use rtnetlink::sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 
-/// The kernel's messages about changes of nftables, in this network namespace.
+/// The kernel's notifications of nftables changes, in this network namespace.
 pub(super) struct Changes {
     socket: TokioSocket,
     buffer: Vec<u8>,
@@ -23,8 +23,8 @@ impl Changes {
         })
     }
 
-    /// Waits for the next message. What it says is not read: messages may be lost, and then the
-    /// table is all that tells. An error of the socket is one that something was lost.
+    /// Waits for the next notification. Its content is ignored: notifications may be lost, so only
+    /// the table is reliable. A socket error means a lost notification, and counts as one.
     pub(super) async fn next(&mut self) {
         self.buffer.clear();
         let _ = self.socket.recv(&mut self.buffer).await;

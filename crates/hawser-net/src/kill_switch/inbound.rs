@@ -1,25 +1,25 @@
-//! TCP connections that others have made to this machine.
+//! TCP connections that other hosts have made to this machine.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A connection: the address here, and the far one.
+/// A connection: the local address, and the remote one.
 pub(super) type Connection = (SocketAddr, SocketAddr);
 
-/// Those that are open now, in this network namespace. A connection counts as inbound if this
-/// machine listens on its port.
+/// Returns the connections that are open now, in this network namespace. A connection counts as
+/// inbound if this machine listens on its port.
 ///
 /// Blocks for the time that the kernel takes to list all sockets.
 pub(super) fn connections() -> Vec<Connection> {
     let mut text = String::new();
     for file in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
-        // A machine may be without one of the families.
+        // A machine may lack one of the families.
         text.push_str(&std::fs::read_to_string(file).unwrap_or_default());
     }
     inbound(&text)
 }
 
-/// Reads the kernel's table of sockets: a number, both addresses, the state, and more.
+/// Reads the kernel's socket table: a number, both addresses, the state, and more.
 fn inbound(text: &str) -> Vec<Connection> {
     let row = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -37,7 +37,7 @@ fn inbound(text: &str) -> Vec<Connection> {
     inbound.take(MAX_CONNECTIONS).collect()
 }
 
-/// `0100007F:0016`: the address in words of 32 bits as they lie in memory, and the port.
+/// Reads `0100007F:0016`: the address as 32-bit words in host byte order, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (digits, port) = text.split_once(':')?;
     let words: Option<Vec<[u8; 4]>> = digits
@@ -58,17 +58,17 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address.to_canonical(), port))
 }
 
-/// States of sockets, by the kernel's numbers: established, and those of a connection that ends.
+/// Socket states, by the kernel's numbers: established, and those of a closing connection.
 const OPEN: [u8; 6] = [1, 4, 5, 8, 9, 11];
 const LISTEN: u8 = 10;
-/// With more of them open, the others have to be made again.
+/// Most connections that are kept; others have to be made again.
 const MAX_CONNECTIONS: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As the kernel of a machine with this order of bytes writes it.
+    /// Formats an address like the kernel of a machine with this byte order.
     fn written(address: SocketAddr) -> String {
         let bytes = match address.ip() {
             IpAddr::V4(address) => address.octets().to_vec(),

@@ -8,29 +8,29 @@ use super::inbound::Connection;
 use crate::bind::OWN_MARK;
 use crate::unix_time::UnixTime;
 
-/// What a kill switch leaves open beside Hawser's own.
+/// Destinations and interfaces that a kill switch leaves open beside Hawser's own traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Openings {
-    /// Networks that all programs reach.
+    /// Networks that all programs may reach.
     pub networks: Vec<IpNet>,
-    /// Interfaces with hosts behind this machine: it answers them as before, and what they send
-    /// leaves by Hawser alone.
+    /// Interfaces with hosts behind this machine: the machine answers these hosts as before, and
+    /// their traffic leaves only through Hawser.
     pub inside: Vec<String>,
 }
 
-/// What there is in the kernel.
+/// State of the table in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     /// No table.
     Missing,
-    /// One without rules: it was removed on purpose a moment ago.
+    /// A table without rules: it was emptied on purpose a moment ago.
     Off,
     /// The switch is on.
     On(UnixTime),
 }
 
 impl Table {
-    /// Reads what `nft` lists.
+    /// Reads the output of `nft`.
     pub(super) fn read(listed: Option<&str>) -> Self {
         let Some(text) = listed else {
             return Self::Missing;
@@ -40,13 +40,13 @@ impl Table {
         }
         let since = text.split_once(&format!("comment \"{SINCE}"));
         let since = since.and_then(|(_, rest)| rest.split_once('"')?.0.parse().ok());
-        // Whatever it says, it is there and has rules.
+        // Even with an unknown text, the table exists and has rules.
         Self::On(UnixTime::from_secs(since.unwrap_or(0)))
     }
 }
 
-/// Puts the table in place, or another one in its place, in one step, with these openings. The
-/// connections of `inbound` go on.
+/// Builds the script that creates or replaces the table in one step, with these openings. The
+/// `inbound` connections continue.
 pub(super) fn script(since: UnixTime, open: &Openings, inbound: &[Connection]) -> String {
     let is_v4 = |address: &SocketAddr| address.is_ipv4();
     let [four, six] = [true, false].map(|v4| {
@@ -80,9 +80,9 @@ pub(super) fn script(since: UnixTime, open: &Openings, inbound: &[Connection]) -
     )
 }
 
-/// A refusal is told on the way out. What is routed again after that is looked at once more, where
-/// nothing can be told. Hosts inside are answered by this machine and by what Hawser brings; nobody
-/// reaches them by a link through it.
+/// Builds the chains. Rejects outgoing packets with an error where possible; packets that are
+/// rerouted later are checked again, where no error can be sent. Inside hosts get answers from this
+/// machine and packets that Hawser delivers; no host on a link reaches them through it.
 fn chains() -> String {
     format!(
         r#"    chain allowed {{
@@ -130,14 +130,14 @@ fn chains() -> String {
     )
 }
 
-/// Takes all rules out, in one step, and leaves a sign that this was meant.
+/// Removes all rules in one step, and leaves a comment that marks the removal as intended.
 pub(super) fn emptied() -> String {
     format!("{}table inet {NAME} {{ comment \"{OFF}\"; }}\n", removed())
 }
 
 /// Removes the table, if it is there.
 pub(super) fn removed() -> String {
-    // `destroy`, which needs no table, came with nftables 1.0.7.
+    // `destroy`, which accepts a missing table, came with nftables 1.0.7.
     format!("add table inet {NAME}\ndelete table inet {NAME}\n")
 }
 
@@ -153,12 +153,12 @@ fn elements(all: impl Iterator<Item = String>) -> String {
 pub(super) const NAME: &str = "hawser_kill_switch";
 const SINCE: &str = "since ";
 const OFF: &str = "off";
-/// After those who change packets.
+/// Priority after chains that change packets.
 const LATE: i32 = 100;
 /// Neighbour discovery (RFC 4861), which a router never forwards.
 const NEIGHBOURS: &str =
     "nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert";
-/// What switches want to hear before they pass neighbour discovery on (RFC 2710, RFC 3810).
+/// Reports that switches need before they forward neighbour discovery (RFC 2710, RFC 3810).
 const LISTENERS: &str = "mld-listener-report, mld-listener-done, mld2-listener-report";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! While one process gives the routing of hosts up and another one takes it, nothing leads what
-//! hosts send to the device, or packets of taken connections to their sockets. Where this machine
-//! forwards anyway, these would go on to their destinations, which know no such connection and may
-//! reset it; where it has no other route, hosts would be told that nothing leads there.
+//! While one process hands the routing of hosts to another, no rule leads packets of hosts to the
+//! device, or packets of taken connections to their sockets. If this machine forwards anyway, these
+//! packets would reach their destinations, which do not know the connection and may reset it; if it
+//! has no other route, hosts would get an unreachable error.
 
 use ipnet::IpNet;
 use tokio::task::spawn_blocking;
@@ -10,18 +10,18 @@ use super::{LanError, rules, set_of};
 use crate::guard::Guard;
 use crate::links::particular_prefixes;
 
-/// Drops what hosts send elsewhere than to this machine and its networks, unless it is led to a
-/// socket, for as long as this lives or until it has ended. Hosts send it again.
+/// Drops packets of hosts unless they are for this machine, its networks or a taken connection's
+/// socket, until [`Self::end`] or the end of this value. Hosts send them again.
 #[derive(Debug)]
 pub struct LanHold {
     guard: Guard,
 }
 
 impl LanHold {
-    /// Begins, for what comes by `interfaces`.
+    /// Begins to drop packets that arrive by `interfaces`.
     ///
     /// # Errors
-    /// That the system lacks something or forbids it.
+    /// The system lacks a feature or forbids it.
     pub async fn begin(interfaces: &[String], mut guard: Guard) -> Result<Self, LanError> {
         let near = particular_prefixes().await;
         let near = near.map_err(|error| LanError::Routes(error.to_string()))?;
@@ -31,16 +31,16 @@ impl LanHold {
         Ok(Self { guard })
     }
 
-    /// Ends it.
+    /// Ends the hold.
     pub async fn end(self) {
-        // It waits for a process.
+        // Dropping the guard waits for its process.
         let _ = spawn_blocking(move || drop(self.guard)).await;
     }
 }
 
-/// After the chain that takes (-90), whose mark is on what it leads somewhere. `near`: where
-/// packets go as without Hawser in any case. Nobody may answer questions for names for a moment;
-/// who is not refused asks again.
+/// Builds a chain after the one that takes TCP (-90), whose mark is on the packets it routes.
+/// `near`: networks that are always reached without Hawser. Drops name queries, which possibly no
+/// process answers now: a host repeats a query that is not refused.
 fn script(interfaces: &[String], near: &[IpNet]) -> String {
     let (lans, taken) = (set_of(interfaces), rules::TAKEN);
     let mut pass = String::new();
@@ -60,8 +60,8 @@ fn script(interfaces: &[String], near: &[IpNet]) -> String {
 }
 
 const TABLE: &str = "hawser_lan_hold";
-/// Networks of each family. A router may know all of the internet's; packets to others are only
-/// held as well.
+/// Most networks of each family. A router may know all of the internet's; packets to the other
+/// networks are merely held as well.
 const MAX_NEAR: usize = 500;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
             script.contains("iifname != { \"lan\" } accept;"),
             "{script}"
         );
-        // The guard reads a line.
+        // The guard reads one line at a time.
         assert_eq!(script.lines().count(), 1);
     }
 }

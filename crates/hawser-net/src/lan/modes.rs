@@ -1,29 +1,29 @@
-//! Which TCP of hosts goes as packets: rules for connections, as chains of nftables.
+//! Which TCP connections of hosts are sent as packets: connection rules, as nftables chains.
 //!
-//! What a rule sets is decided as for any connection: the first rule that applies and sets it. The
-//! class comes first, by rules that ask for none. There is a chain for each class and each of what
-//! rules set: links, links to avoid, the mode. A connection whose rules name links or links to
-//! avoid is taken, and the program does the rest.
+//! The first rule that applies and sets a value decides, as for any connection. The class is
+//! decided first, by rules without a class condition. There is one chain for each pair of a class
+//! and a value that rules set: links, links to avoid, the mode. A connection whose rules name links
+//! or links to avoid is taken over, and the program does the rest.
 
 use hawser_policy::{Class, Condition, LinkChoice, Mode, PortRange, Protocol, Rule};
 use ipnet::IpNet;
 
-/// A chain of the table.
+/// A chain of the nftables table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
     pub(super) name: String,
-    /// Its rules, in the words of nftables.
+    /// Its rules, in nftables syntax.
     pub(super) rules: Vec<String>,
 }
 
 impl Chain {
-    /// As it stands within a table.
+    /// Returns the definition of the chain within a table.
     pub(super) fn definition(&self) -> String {
         let rules: String = self.rules.iter().map(|rule| format!("{rule}; ")).collect();
         format!("chain {} {{ {rules}}}; ", self.name)
     }
 
-    /// What gives the chain of `table` these rules in place of others.
+    /// Returns the commands that replace the rules of this chain in `table`.
     pub(super) fn replacement(&self, table: &str) -> String {
         let name = &self.name;
         let rules = self.rules.iter();
@@ -35,9 +35,9 @@ impl Chain {
     }
 }
 
-/// The chains. All chains are there at any time, so that new rules
-/// replace them one by one. `pass`: what becomes of what goes as packets. `own`: the
-/// addresses of the device, and those of hosts there.
+/// Builds the chains. All chains always exist, so that new rules replace them one by one. `pass`:
+/// the verdict for connections sent as packets. `own`: the addresses of the device, and those of
+/// hosts there.
 pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| may_apply(&rule.when)).collect();
     let is_needed = rules.iter().any(|it| it.then.mode == Some(Mode::Packet));
@@ -87,8 +87,8 @@ pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
     chains
 }
 
-/// What has begun goes on as it has begun: streams have a socket here, and what went by the device
-/// has got an address of the tunnel. The rest is asked for its class.
+/// Builds the first chain. Existing connections keep their mode: streams have a socket here, and
+/// connections that use the device have an address of the tunnel. For others it decides the class.
 fn choosing(rules: &[&Rule], own: &[IpNet], pass: &str) -> Vec<String> {
     let mut chain = vec![format!("socket transparent 1 goto {TAKEN}")];
     for net in own {
@@ -110,7 +110,7 @@ fn choosing(rules: &[&Rule], own: &[IpNet], pass: &str) -> Vec<String> {
     chain
 }
 
-/// A host's connection has no program, and the name of its destination is not known.
+/// Returns false for rules on a program or a domain, which are unknown for a host's connection.
 fn may_apply(when: &Condition) -> bool {
     let asks_unknown = !when.program.is_empty()
         || !when.executable.is_empty()
@@ -120,7 +120,7 @@ fn may_apply(when: &Condition) -> bool {
     !asks_unknown && when.protocol != Some(Protocol::Udp)
 }
 
-/// Appends what applies to packets of such connections, but for the class.
+/// Appends rules that match packets of such connections, ignoring the class.
 fn add(chain: &mut Vec<String>, when: &Condition, then: &str) {
     let ports = set(merged(&when.port).iter().map(ToString::to_string));
     let ports = ports
@@ -149,13 +149,13 @@ fn add(chain: &mut Vec<String>, when: &Condition, then: &str) {
     }
 }
 
-/// `None` of nothing.
+/// Returns an nftables set, or `None` for an empty one.
 fn set(values: impl Iterator<Item = String>) -> Option<String> {
     let values: Vec<String> = values.collect();
     (!values.is_empty()).then(|| format!("{{ {} }}", values.join(", ")))
 }
 
-/// Ranges that do not overlap, as sets need them.
+/// Merges overlapping ranges, since sets do not allow them.
 fn merged(ports: &[PortRange]) -> Vec<PortRange> {
     let mut ports = ports.to_vec();
     ports.sort_unstable();
@@ -176,9 +176,9 @@ fn name(what: &str, class: usize) -> String {
     format!("{what}_{class}")
 }
 
-/// The chain that is asked about each packet of TCP that may be taken.
+/// The chain that each TCP packet that may be taken passes.
 pub(super) const CHOOSING: &str = "choosing";
-/// The chain that takes it.
+/// The chain that takes packets over.
 pub(super) const TAKEN: &str = "taken";
 
 #[cfg(test)]
@@ -221,7 +221,7 @@ mod tests {
         let rules = [rule(to(&["192.0.2.0/24"]), of_mode(Mode::Direct))];
         let all = chains(&rules, &[], "accept");
         assert!(all.iter().all(|chain| chain.rules.is_empty()), "{all:?}");
-        // The names are the same as with one.
+        // The names are the same as with such a rule.
         let packets = [rule(Condition::default(), of_mode(Mode::Packet))];
         let names = |chains: Vec<Chain>| -> Vec<String> {
             chains.into_iter().map(|chain| chain.name).collect()
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_comes_first_and_whoever_chooses_links_is_taken() {
+    fn the_class_comes_first_and_rules_with_links_take_the_connection() {
         let class = |class| Action {
             class: Some(class),
             ..Action::default()

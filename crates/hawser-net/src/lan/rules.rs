@@ -1,8 +1,8 @@
-//! Rules and routes that lead what comes from a network behind this machine to the TUN device, and
-//! its TCP to this machine.
+//! Rules and routes that lead packets from a network behind this machine to the TUN device, and its
+//! TCP to this machine.
 //!
-//! The routes are by the device, the local one as well, and go with it. Rules without their routes
-//! change nothing.
+//! All routes, the local one included, are bound to the device and vanish with it. Rules without
+//! their routes have no effect.
 
 use std::net::IpAddr;
 
@@ -16,8 +16,8 @@ use crate::routing_rules::{
 };
 use crate::tun::{default_route, local_route};
 
-/// Adds the routes of `families` by `device`, which change nothing without rules. An error is the
-/// kernel's reason, or that another Hawser has such routes.
+/// Adds the routes of `families` by `device`, which have no effect without rules. Fails with the
+/// kernel's reason, or because another Hawser has such routes.
 pub(super) async fn add_routes(device: &str, families: &[IpAddr]) -> Result<(), String> {
     let done = ask_kernel(|handle| async move {
         let done = routes(&handle, device, families).await;
@@ -32,8 +32,8 @@ pub(super) async fn add_routes(device: &str, families: &[IpAddr]) -> Result<(), 
     done.await.map_err(|error| error.to_string())?
 }
 
-/// Adds the rules of `families` for what comes by `interfaces`, which lead to these routes. An
-/// error is the kernel's reason; then none is left.
+/// Adds the rules of `families` for packets that arrive by `interfaces`, which use these routes.
+/// Fails with the kernel's reason; then no rule is left.
 pub(super) async fn add_rules(interfaces: &[String], families: &[IpAddr]) -> Result<(), String> {
     let done = ask_kernel(|handle| async move {
         let done = rules(&handle, interfaces, families).await;
@@ -90,10 +90,10 @@ async fn rules(
     Ok(())
 }
 
-/// What has the mark goes by the main table where that has a route which is no default route, and
-/// otherwise to this machine: what comes by an interface and was taken, and questions of the table
-/// of nftables, which the kernel takes for this machine's own. What
-/// comes by other interfaces may have the mark for reasons of its own.
+/// Builds the rules for marked packets: the main table routes them where it has a specific route,
+/// and otherwise they go to this machine. They match taken packets that arrive by the interface
+/// `name`, and with `lo` the `fib` lookups of the nftables table, which the kernel treats as this
+/// machine's own. Packets of other interfaces may have the mark for other reasons.
 fn of_taken(handle: &Handle, name: &str) -> [RuleAddRequest; 2] {
     let rule = |preference, table| {
         let mut rule = routing_rules::new(handle, preference, table)
@@ -109,7 +109,7 @@ fn of_taken(handle: &Handle, name: &str) -> [RuleAddRequest; 2] {
     ]
 }
 
-/// Likewise what else comes by an interface, to the device.
+/// Builds the rules that route all other packets from an interface to the device, in the same way.
 fn of_interface(handle: &Handle, name: &str) -> [RuleAddRequest; 2] {
     let rule = |preference, table| {
         routing_rules::new(handle, preference, table).input_interface(name.to_owned())
@@ -136,16 +136,16 @@ fn is_ours(rule: &RuleMessage) -> bool {
 }
 
 const TAKEN_BY_ANOTHER: &str = "another Hawser on this machine does that already";
-/// What stands for this machine itself as the way in.
+/// Input interface of packets that this machine itself sends.
 const OWN: &str = "lo";
-/// The bit of a packet's mark that says that this machine takes it, if the routes agree.
+/// Mark bit of packets that this machine takes over, if the routes agree.
 pub(super) const TAKEN: u32 = 0x1000_0000;
-/// Everything in it is this machine's.
+/// Table whose routes deliver everything to this machine.
 const HERE_TABLE: u32 = 5211;
-/// Everything in it goes to the device.
+/// Table whose routes send everything to the device.
 const DEVICE_TABLE: u32 = 5212;
-/// Before the rules for what this machine itself sends (5208 to 5210), since the kernel takes
-/// questions for such.
+/// Before the rules for this machine's own packets (5208 to 5210), since the kernel treats `fib`
+/// lookups as such.
 const TAKEN_NOT_BY_DEFAULT: u32 = 5206;
 const TAKEN_HERE: u32 = 5207;
 /// Before the main table (32766), and in this order.

@@ -1,4 +1,4 @@
-//! How much went over each link.
+//! Traffic counters of links.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
 use super::LinkError;
 use super::netlink::{dump, each};
 
-/// Bytes sent and received by every link since it is there, by its index: link-layer headers, and
-/// what others than this program move, included.
+/// Returns the bytes sent and received by every link since it exists, by its index: including
+/// link-layer headers and the traffic of other programs.
 ///
 /// Source: `IFLA_STATS64`, as drivers count.
 pub async fn read_counters() -> Result<BTreeMap<LinkIndex, [ByteCount; 2]>, LinkError> {

@@ -1,4 +1,4 @@
-//! The default routes, as the system prefers them.
+//! The default routes, in the system's order of preference.
 
 use std::net::IpAddr;
 
@@ -16,8 +16,8 @@ use super::{DefaultRoute, LinkError};
 
 /// The default routes, kept current for as long as this lives.
 ///
-/// A link may get another router while nothing else of it changes, so that a
-/// [`super::LinkMonitor`] has nothing to tell.
+/// The gateway of a link may change while nothing else about the link does, which a
+/// [`super::LinkMonitor`] does not report.
 #[derive(Debug)]
 pub struct DefaultRouteMonitor {
     _following: Following,
@@ -30,7 +30,7 @@ impl DefaultRouteMonitor {
     /// # Errors
     /// Fails if the kernel does not list them.
     pub async fn start() -> Result<Self, LinkError> {
-        // Here already, so that what cannot work is an error and not a line in the log.
+        // Subscribes once here, so that a permanent failure is an error and not a line in the log.
         drop(subscribe()?);
         let (sender, mut routes) = watch::channel(default_routes().await?);
         routes.mark_changed();
@@ -40,12 +40,12 @@ impl DefaultRouteMonitor {
         })
     }
 
-    /// Waits until the list is another one than the last that this gave, and gives it; the first
-    /// one at once.
+    /// Waits until the list differs from the last one that this returned, and returns it; returns
+    /// the first list at once.
     pub async fn changed(&mut self) -> Vec<DefaultRoute> {
         match self.routes.changed().await {
             Ok(()) => self.routes.borrow_and_update().clone(),
-            // The task has ended, which it does with this only.
+            // The task ends only when this value is dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -58,7 +58,7 @@ impl Follow for RouteList {
 
     async fn follow(&self, events: Events<'_>) {
         loop {
-            // Once ahead of the first event: something may have changed while nobody listened.
+            // Read before the first event: routes may have changed before the subscription.
             match default_routes().await {
                 Ok(listed) => {
                     self.0.send_if_modified(|known| {
@@ -67,7 +67,7 @@ impl Follow for RouteList {
                         changed
                     });
                 }
-                Err(error) => tracing::warn!(%error, "the default routes can't be listed now"),
+                Err(error) => tracing::warn!(%error, "cannot list default routes"),
             }
             loop {
                 match events.next().await {
@@ -82,14 +82,14 @@ impl Follow for RouteList {
     }
 }
 
-/// Whether the default routes may be others after a message of this content.
+/// Returns whether the default routes may differ after a message with this content.
 fn matters(content: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
     match content {
         NetlinkPayload::InnerMessage(inner) => match inner {
             RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
                 is_default_route(route)
             }
-            // The kernel does not tell of all routes that go with a link or an address.
+            // The kernel does not report all routes that vanish with a link or an address.
             RouteNetlinkMessage::NewLink(_)
             | RouteNetlinkMessage::DelLink(_)
             | RouteNetlinkMessage::DelAddress(_) => true,
@@ -100,8 +100,8 @@ fn matters(content: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
     }
 }
 
-/// The default routes of all tables; those of the main one first, as they are used without Hawser:
-/// IPv4, then IPv6, each by rising metric.
+/// Lists the default routes of all tables; those of the main table first, in their order of use
+/// without Hawser: IPv4, then IPv6, each by rising metric.
 pub async fn default_routes() -> Result<Vec<DefaultRoute>, LinkError> {
     dump(|handle| async move {
         let mut routes = Vec::new();
@@ -111,14 +111,14 @@ pub async fn default_routes() -> Result<Vec<DefaultRoute>, LinkError> {
             }
         })
         .await?;
-        // Stable: of one table and family they stay as they are used.
+        // A stable sort keeps the order of use within a table and family.
         routes.sort_by_key(|(order, _)| *order);
         Ok(routes.into_iter().map(|(_, route)| route).collect())
     })
     .await
 }
 
-/// What comes first: the main table, then IPv4, then the lower metric.
+/// Sort key: the main table first, then IPv4, then the lower metric.
 type Order = (bool, bool, u32);
 
 fn hops(route: &RouteMessage) -> Vec<(Order, DefaultRoute)> {

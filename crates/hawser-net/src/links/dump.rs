@@ -1,4 +1,4 @@
-//! Reading the whole list from the kernel.
+//! Reading the list of links from the kernel.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ use super::route::chosen_link;
 use super::{Link, LinkError, LinkKind};
 use crate::tun::is_own;
 
-/// All links of this network namespace, by index.
+/// Lists all links of this network namespace, by index.
 pub async fn list_links() -> Result<Vec<Link>, LinkError> {
     dump(|handle| async move { list(&handle).await }).await
 }
@@ -29,7 +29,7 @@ async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
     let found = handle.link().get().execute();
     each("links", found, |message| {
         let link = link_of(&message);
-        // A tunnel of our own leads to the links, and is none.
+        // Hawser's own tunnel uses the links, and is not a link itself.
         if !(link.kind == LinkKind::Tunnel && is_own(&link.name)) {
             links.insert(link.index, link);
         }
@@ -117,7 +117,7 @@ fn kind_of(kind: &InfoKind) -> LinkKind {
     }
 }
 
-/// The address, and whether it is about to be withdrawn.
+/// Returns the address, and whether it is deprecated.
 fn usable_address(message: &AddressMessage) -> Option<(IpAddr, bool)> {
     let (mut own, mut shown) = (None, None);
     let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
@@ -172,15 +172,15 @@ fn note_route(links: &mut BTreeMap<LinkIndex, Link>, route: &RouteMessage) {
         } else {
             !std::mem::replace(&mut link.has_default_route_v6, true)
         };
-        // The kernel lists the main table's routes by rising metric: the first one decides.
+        // The kernel lists the main table's routes by rising metric: the first route decides.
         if first_seen && let Some(at) = link.addresses.iter().position(|a| Some(*a) == preferred) {
             link.addresses[..=at].rotate_right(1);
         }
     }
 }
 
-/// Addresses like any other, of either half of each family: VPNs have routes for halves. Nothing is
-/// sent there.
+/// Sample addresses in each half of each family, since VPNs have routes for halves. Hawser sends
+/// nothing there.
 const ORDINARY: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(64, 0, 0, 1)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),

@@ -1,4 +1,4 @@
-//! The routes by which the kernel takes packets to be for this machine itself.
+//! Routes that deliver packets to this machine itself.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,19 +14,19 @@ use super::LinkError;
 use super::netlink::each;
 use crate::bind::OWN_MARK;
 
-/// A route that ends at this machine.
+/// A route that delivers packets to this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LocalRoute {
     pub(super) network: IpNet,
-    /// False for a broadcast or anycast address, which no connection may be from.
+    /// False for a broadcast or anycast address, which can't be the source of a connection.
     pub(super) is_unicast: bool,
 }
 
-/// Lists these routes, of the tables that are asked for what this machine itself sends.
+/// Lists these routes, of the tables that the kernel looks up for this machine's own packets.
 ///
-/// A table that only packets with a mark of others are led to, or packets that come by an
-/// interface, is left out: it has a local default route wherever TPROXY is used, and that does not
-/// make the whole internet this machine's.
+/// Leaves out tables that only packets with a foreign mark, or from an interface, are looked up in:
+/// wherever TPROXY is used such a table has a local default route, and that does not make the whole
+/// internet this machine's.
 pub(super) async fn local_routes(handle: &Handle) -> Result<Vec<LocalRoute>, LinkError> {
     let mut routes = Vec::new();
     for (version, family) in [
@@ -37,7 +37,7 @@ pub(super) async fn local_routes(handle: &Handle) -> Result<Vec<LocalRoute>, Lin
         for kind in KINDS {
             let mut question = RouteMessage::default();
             question.header.address_family = family;
-            // Linux before 4.20 lists all routes whatever is asked for.
+            // Linux before 4.20 ignores the filter and lists all routes.
             question.header.kind = kind;
             let found = handle.route().get(question).execute();
             each("local routes", found, |route| {
@@ -50,28 +50,28 @@ pub(super) async fn local_routes(handle: &Handle) -> Result<Vec<LocalRoute>, Lin
     Ok(routes)
 }
 
-/// Whether the route ends at this machine.
+/// Returns whether the route delivers packets to this machine.
 pub(super) fn is_local(route: &RouteMessage) -> bool {
     KINDS.contains(&route.header.kind)
 }
 
-/// The tables that a rule leads to; the system's own ones where the kernel lists no rules.
+/// Returns the tables that rules refer to; the system's own tables if the rules can't be listed.
 async fn asked_tables(handle: &Handle, version: IpVersion) -> BTreeSet<u32> {
     let listed: Result<Vec<RuleMessage>, _> =
         handle.rule().get(version).execute().try_collect().await;
     match listed {
         Ok(rules) => rules.iter().filter_map(leads_to).collect(),
         Err(error) => {
-            tracing::debug!(%error, "the rules for routes are not listed");
+            tracing::debug!(%error, "cannot list routing rules");
             BTreeSet::from(SYSTEM_TABLES)
         }
     }
 }
 
-/// The table that a rule may lead packets of this machine's programs to.
+/// Returns the table that a rule may select for packets of this machine's programs.
 ///
-/// Other conditions, such as the source, count as met: it is safer to close an address that could
-/// be open.
+/// Other conditions, such as the source, count as met: it is safer to treat too many addresses as
+/// this machine's.
 fn leads_to(rule: &RuleMessage) -> Option<u32> {
     let (mut table, mut mark, mut mask) = (u32::from(rule.header.table), 0, 0);
     let mut is_for_arriving = false;
@@ -80,10 +80,10 @@ fn leads_to(rule: &RuleMessage) -> Option<u32> {
             RuleAttribute::Table(number) => table = *number,
             RuleAttribute::FwMark(bits) => mark = *bits,
             RuleAttribute::FwMask(bits) => mask = *bits,
-            // What the machine itself sends counts as coming by loopback.
+            // Packets that this machine sends match the loopback interface.
             RuleAttribute::Iifname(name) => is_for_arriving = name != LOOPBACK,
-            // Connections of programs begin at ports that the kernel chooses. A rule for a source
-            // port is for answers: those of a fronted service end at this machine, for all clients.
+            // Programs connect from ports that the kernel chooses. A rule for a source port is for
+            // answers: it delivers those of a fronted service here, for all clients.
             RuleAttribute::L3MDev(true) | RuleAttribute::SourcePortRange(_) => return None,
             _ => {}
         }
@@ -113,7 +113,7 @@ fn read(route: &RouteMessage) -> Option<LocalRoute> {
         RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
         _ => None,
     });
-    // A route to all addresses names none.
+    // A route to all addresses has no destination attribute.
     let unspecified = match route.header.address_family {
         AddressFamily::Inet => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
         AddressFamily::Inet6 => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
@@ -127,7 +127,7 @@ fn read(route: &RouteMessage) -> Option<LocalRoute> {
     })
 }
 
-/// Multicast is left out: no policy lets anything through to it.
+/// Multicast is left out: no policy allows connections to it.
 const KINDS: [RouteType; 3] = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast];
 /// `RT_TABLE_LOCAL`, `RT_TABLE_MAIN` and `RT_TABLE_DEFAULT`.
 const SYSTEM_TABLES: [u32; 3] = [255, 254, 253];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_counts_that_what_this_machine_sends_may_come_to() {
+    fn a_table_counts_if_this_machines_packets_may_use_it() {
         use RuleAttribute::{FwMark, FwMask, Iifname, L3MDev, Source, SourcePortRange};
         let port = RulePortRange { start: 7, end: 7 };
         let from = Source("192.0.2.1".parse().unwrap());

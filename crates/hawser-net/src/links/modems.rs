@@ -1,7 +1,7 @@
 //! The modems of this machine and the signals of their links, from ModemManager.
 //!
-//! ModemManager knows the strength only while it measures, which keeps a modem awake: it is asked
-//! to do so for links of which the user wants that.
+//! ModemManager knows the strength only while it measures, which keeps a modem awake: Hawser asks
+//! it to measure only the links that the user has chosen.
 
 mod measured;
 mod measuring;
@@ -24,20 +24,20 @@ use crate::bus::{BusError, Following, Interfaces, Properties, Service, property}
 pub struct Modem {
     /// The interface that carries its data.
     pub link: String,
-    /// What it is doing.
+    /// State of the modem.
     pub state: ModemState,
-    /// The technology that it is connected by, such as `LTE`, where that is known.
+    /// The technology of its connection, such as `LTE`, where known.
     pub technology: Option<&'static str>,
-    /// Kind of radio and strength, where the strength is measured and the link carries data.
+    /// Kind of radio and strength, if the strength is measured and the link carries data.
     pub signal: Option<(Radio, SignalStrength)>,
-    /// Why the strength is not measured although that is wanted.
+    /// Why the strength is not measured although the user wants it.
     pub problem: Option<String>,
 }
 
-/// Tells of all modems, again and again, until `ended` resolves. Where ModemManager does not run,
-/// none is told of until it does.
+/// Calls `tell` with all modems, repeatedly, until `ended` resolves. The list is empty while
+/// ModemManager does not run.
 ///
-/// `measuring` says which signals ModemManager is asked to measure. That ends with this.
+/// `measuring` says which signals ModemManager shall measure. The measurements end with this.
 pub async fn follow_modems(
     mut measuring: Measuring,
     mut tell: impl FnMut(Vec<Modem>),
@@ -46,7 +46,7 @@ pub async fn follow_modems(
     let following = async {
         loop {
             let Err(error) = follow(&mut measuring, &mut tell).await;
-            tracing::debug!(%error, "the modems are not known");
+            tracing::debug!(%error, "cannot follow modems, retrying");
             tell(Vec::new());
             sleep(TRY_AGAIN).await;
         }
@@ -58,7 +58,7 @@ pub async fn follow_modems(
     measuring.end().await;
 }
 
-/// Ends when there is no bus any more.
+/// Ends when the bus is gone.
 async fn follow(
     measuring: &mut Measuring,
     tell: &mut impl FnMut(Vec<Modem>),
@@ -70,13 +70,13 @@ async fn follow(
             None => Ok(Vec::new()),
         };
         tell(modems.unwrap_or_else(|error| {
-            tracing::debug!(%error, "ModemManager is not understood");
+            tracing::debug!(%error, "cannot read modems from ModemManager");
             Vec::new()
         }));
     }
 }
 
-/// Returns ModemManager's name for the modem with this link; `None` if there is none that is known.
+/// Returns ModemManager's name for the modem with this link; `None` if it knows no such modem.
 pub(crate) async fn modem_behind(link: &str) -> Result<Option<String>, BusError> {
     let Some(service) = Service::find(NAME).await? else {
         return Ok(None);
@@ -115,7 +115,7 @@ async fn read(service: &Service, measuring: &mut Measuring) -> Result<Vec<Modem>
     Ok(told)
 }
 
-/// The names of a modem's links, and whether each of them carries data.
+/// Returns the names of a modem's links, and whether each of them carries data.
 async fn links(service: &Service, modem: &Interfaces) -> Result<BTreeMap<String, bool>, BusError> {
     let ports: Vec<(String, u32)> = value(modem, MODEM, "Ports").unwrap_or_default();
     let ports = ports.into_iter().filter(|(_, kind)| *kind == NETWORK_PORT);
@@ -123,7 +123,7 @@ async fn links(service: &Service, modem: &Interfaces) -> Result<BTreeMap<String,
     let mut links: BTreeMap<String, bool> = ports.collect();
     let bearers: Vec<OwnedObjectPath> = value(modem, MODEM, "Bearers").unwrap_or_default();
     for bearer in bearers.iter().take(MAX_LINKS) {
-        // It may be gone by now.
+        // The bearer may have vanished.
         let bearer = match service.properties(bearer.as_str(), BEARER).await {
             Err(error) if error.is_of_one_question() => continue,
             read => read?,
@@ -153,7 +153,7 @@ fn describe(modem: &Interfaces, link: String, is_connected: bool) -> Modem {
     }
 }
 
-/// ModemManager takes a modem as connected that has lost its network, so registration is asked too.
+/// Reads the registration too: for ModemManager a modem that lost its network is still connected.
 fn state(modem: &Interfaces) -> ModemState {
     let state = match value(modem, MODEM, "State").unwrap_or_default() {
         i32::MIN..=-1 => ModemState::Failed,
@@ -164,10 +164,10 @@ fn state(modem: &Interfaces) -> ModemState {
         11 => ModemState::Connected,
         _ => ModemState::Off,
     };
-    // Absent where a modem knows no such networks.
+    // Absent for a modem without 3GPP networks.
     let registration: Option<u32> = value(modem, NETWORK, "RegistrationState");
     match registration {
-        // Home, with all services or without calls.
+        // Home network, with all services or without calls.
         None | Some(1 | 6 | 9) => state,
         Some(5 | 7 | 10) if state == ModemState::Connected => ModemState::Roaming,
         Some(5 | 7 | 10) => state,
@@ -180,16 +180,16 @@ fn value<T: TryFrom<OwnedValue>>(object: &Interfaces, interface: &str, name: &st
     property(object.get(interface)?, name)
 }
 
-/// A way in which modems are connected, and what tells its strength.
+/// An access technology, and the property that holds its signal strength.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Technology {
     name: &'static str,
-    /// The radio, the property of the interface for signals, and the fact in it.
+    /// The radio, the property of the signal interface, and the key in that property.
     measured: Option<(Radio, &'static str, &'static str)>,
 }
 
 impl Technology {
-    /// Reads a set of `MMModemAccessTechnology`. Where LTE and 5G are used together, LTE holds the
+    /// Reads a set of `MMModemAccessTechnology`. If LTE and 5G are used together, LTE anchors the
     /// connection.
     fn of(technologies: u32) -> Option<Self> {
         let has = |bits: u32| technologies & bits != 0;
@@ -219,9 +219,9 @@ const UMTS: u32 = 0b11_1110_0000;
 const CDMA: u32 = 0b11_1100_0000_0000;
 const LTE: u32 = 1 << 14 | 1 << 16 | 1 << 17;
 const NR: u32 = 1 << 15;
-/// More than these are no modems of a machine that anyone has built.
+/// Most modems that are read: no real machine has more.
 const MAX_MODEMS: usize = 32;
-/// Of one modem.
+/// Most links of one modem.
 const MAX_LINKS: usize = 8;
 /// A bus may be started at any time.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
@@ -275,7 +275,7 @@ mod tests {
             (1 << 14, Some("LTE"), dbm(Radio::Lte, -102)),
             (1 << 14 | 1 << 15, Some("LTE and 5G"), dbm(Radio::Lte, -102)),
             (1 << 15, Some("5G"), dbm(Radio::Nr, -95)),
-            // ModemManager's value for what is not known.
+            // ModemManager's value for an unknown strength.
             (1 << 5 | 1 << 6, Some("UMTS"), None),
             (1 << 3, Some("GSM"), None),
             (0, None, None),

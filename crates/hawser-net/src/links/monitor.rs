@@ -1,4 +1,4 @@
-//! Following the changes.
+//! Following changes of links.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use super::{Link, LinkError, list_links};
 
 /// The list of links, kept current for as long as this lives.
 ///
-/// Events only say *that* something changed; what is there now is then read as a whole, so that a
-/// lost event, or one that was misunderstood, never leaves a wrong list behind.
+/// Events only say *that* something changed; the whole list is then read again, so that an event
+/// that was lost or misread never leaves a wrong list behind.
 #[derive(Debug)]
 pub struct LinkMonitor {
     _following: Following,
 }
 
-/// Something that is read anew when the kernel says that it may have changed.
+/// A list that is read again when the kernel reports that it may have changed.
 pub(super) trait Follow: Send + Sync + 'static {
-    /// What it is, for the log.
+    /// Name of the list, for the log.
     const WHAT: &'static str;
 
-    /// Keeps it current; ends when there are no more events.
+    /// Keeps the list current; ends when the stream of events ends.
     fn follow(&self, events: Events<'_>) -> impl Future<Output = ()> + Send;
 }
 
@@ -38,13 +38,13 @@ pub(super) type Events<'a> =
 type Sender = watch::Sender<Arc<Vec<Link>>>;
 
 impl LinkMonitor {
-    /// Lists the links and follows them from then on. The receiver has the first list at once and
-    /// changes only when a link, an address, a default route or the choice of one does.
+    /// Lists the links and follows them. The receiver has the first list at once, and changes only
+    /// when a link, an address, a default route or the preferred default route does.
     pub async fn start() -> Result<(Self, watch::Receiver<Arc<Vec<Link>>>), LinkError> {
         Self::start_without(Vec::new()).await
     }
 
-    /// The same without the interfaces of these names, which are no links.
+    /// As [`Self::start`], but leaves out the interfaces of these names.
     pub async fn start_without(
         names: Vec<String>,
     ) -> Result<(Self, watch::Receiver<Arc<Vec<Link>>>), LinkError> {
@@ -53,7 +53,7 @@ impl LinkMonitor {
             sender,
             without: names,
         };
-        // Here already, so that what cannot work is an error and not a line in the log.
+        // Subscribes once here, so that a permanent failure is an error and not a line in the log.
         drop(subscribe()?);
         list.sender.send_replace(Arc::new(list.read().await?));
         let following = Following::start(list);
@@ -64,7 +64,7 @@ impl LinkMonitor {
     }
 }
 
-/// What follows the changes, for as long as this lives.
+/// The task that follows changes, for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Following {
     task: JoinHandle<()>,
@@ -87,7 +87,7 @@ async fn keep_following<F: Follow>(follower: F) {
     loop {
         match subscribe() {
             Ok((connection, _handle, mut events)) => tokio::select! {
-                () = connection => tracing::warn!("the netlink socket has closed"),
+                () = connection => tracing::warn!("netlink socket closed, reopening it"),
                 () = follower.follow(&mut events) => {}
             },
             Err(error) => tracing::warn!(%error, "cannot follow changes of {}", F::WHAT),
@@ -107,7 +107,7 @@ impl Follow for LinkList {
 
     async fn follow(&self, events: Events<'_>) {
         loop {
-            // Once ahead of the first event: something may have changed while nobody listened.
+            // Read before the first event: links may have changed before the subscription.
             self.publish().await;
             let down = loop {
                 match events.next().await {
@@ -116,11 +116,11 @@ impl Follow for LinkList {
                     Some(_) => {}
                 }
             };
-            // Whatever is under way on a link without a carrier has to go elsewhere now.
+            // At once: data in flight on a link without a carrier needs another link now.
             if down {
                 self.publish().await;
             }
-            // A link that comes up is a dozen events within a moment.
+            // A link that comes up causes a dozen events within a moment.
             sleep(DEBOUNCE).await;
             while let Some(Some(_)) = events.next().now_or_never() {}
         }
@@ -132,14 +132,14 @@ impl LinkList {
         let listed = loop {
             match self.read().await {
                 Ok(listed) => break listed,
-                Err(error) => tracing::warn!(%error, "will try again"),
+                Err(error) => tracing::warn!(%error, "cannot list links, retrying"),
             }
             sleep(RESTART_PAUSE).await;
         };
         self.sender.send_if_modified(|known| {
             let changed = **known != listed;
             if changed {
-                tracing::debug!(links = ?listed, "links have changed");
+                tracing::debug!(links = ?listed, "list of links changed");
                 *known = Arc::new(listed);
             }
             changed
@@ -153,19 +153,19 @@ impl LinkList {
     }
 }
 
-/// Whether the list may be another one after `message`. Routes to somewhere do not count: on a
+/// Returns whether the list may differ after `message`. Non-default routes do not count: on a
 /// router they change all the time.
 fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
     match &message.payload {
         NetlinkPayload::InnerMessage(
             RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route),
         ) => is_default_route(route),
-        // An overrun too: the kernel had more events than the socket could hold.
+        // Includes an overrun: the kernel had more events than the socket could hold.
         _ => true,
     }
 }
 
-/// Whether a link is gone, or carries nothing any more.
+/// Returns whether a link is gone or no longer carries packets.
 fn is_down(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
     match &message.payload {
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(_)) => true,
@@ -196,7 +196,7 @@ pub(super) fn subscribe() -> Result<
     ])?)
 }
 
-/// How long events are collected before the list is read again.
+/// Time to collect events before the list is read again.
 pub(super) const DEBOUNCE: Duration = Duration::from_millis(20);
-/// After something that should not happen.
+/// Delay before retrying after an unexpected failure.
 pub(super) const RESTART_PAUSE: Duration = Duration::from_secs(1);

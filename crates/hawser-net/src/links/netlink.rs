@@ -1,4 +1,4 @@
-//! Netlink sockets, and what the kernel's messages say.
+//! Netlink sockets, and the meaning of the kernel's messages.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::LinkError;
 
-/// Asks the kernel by a socket of its own: events on the monitor's cannot be mistaken for answers,
-/// nor crowd them.
+/// Queries the kernel over a separate socket: events on the monitor's socket can neither be
+/// mistaken for answers nor delay them.
 pub(crate) async fn dump<T, F: Future<Output = Result<T, LinkError>>>(
     list: impl FnOnce(Handle) -> F,
 ) -> Result<T, LinkError> {
@@ -21,13 +21,13 @@ pub(crate) async fn dump<T, F: Future<Output = Result<T, LinkError>>>(
     listed(connection, list(handle)).await
 }
 
-/// The same, by a socket for which the kernel keeps to the kind and the table that a question for
-/// routes names, since Linux 4.20: a router may have a million others.
+/// As [`dump`], over a socket for which the kernel filters by the kind and table in a route query,
+/// since Linux 4.20: a router may have a million other routes.
 pub(super) async fn dump_filtered<T, F: Future<Output = Result<T, LinkError>>>(
     list: impl FnOnce(Handle) -> F,
 ) -> Result<T, LinkError> {
     let (mut connection, handle, _no_events) = rtnetlink::new_connection()?;
-    // A kernel that does not know it lists more.
+    // A kernel without this option lists more routes.
     let socket = connection.socket_mut().socket_mut();
     let _ = socket.set_netlink_get_strict_chk(true);
     listed(connection, list(handle)).await
@@ -49,7 +49,7 @@ async fn listed<T>(
     }
 }
 
-/// Takes in the routes of all tables, IPv4 first.
+/// Passes the routes of all tables to `take`, IPv4 first.
 pub(super) async fn each_route(
     handle: &Handle,
     mut take: impl FnMut(RouteMessage),
@@ -67,7 +67,7 @@ pub(super) async fn each_route(
     Ok(())
 }
 
-/// Takes in what the kernel lists of `what`.
+/// Passes each item that the kernel lists to `handle`; `what` names the list in errors.
 pub(super) async fn each<T>(
     what: &'static str,
     found: impl Stream<Item = Result<T, rtnetlink::Error>>,
@@ -83,14 +83,14 @@ pub(super) async fn each<T>(
     Ok(())
 }
 
-/// Whether a link with these flags carries packets.
+/// Returns whether a link with these flags carries packets.
 pub(super) fn is_up(flags: LinkFlags) -> bool {
-    // Running says in addition that nothing above the carrier, such as a wireless key exchange, is
-    // still missing.
+    // `Running` additionally says that no step above the carrier, such as a wireless key exchange,
+    // is still missing.
     flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
 }
 
-/// Whether `route` leads to all addresses of its family, or nearly so.
+/// Returns whether `route` leads to all addresses of its family, or nearly so.
 pub(super) fn is_default_route(route: &RouteMessage) -> bool {
     let longest = match route.header.address_family {
         AddressFamily::Inet => 1,
@@ -102,5 +102,5 @@ pub(super) fn is_default_route(route: &RouteMessage) -> bool {
         && route.header.source_prefix_length == 0
 }
 
-/// The kernel answers at once; this long means that it never will.
+/// The kernel answers at once; a longer wait means that it never will.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

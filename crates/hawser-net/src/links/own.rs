@@ -19,11 +19,11 @@ use super::netlink::{dump_filtered, each, is_up};
 
 /// The addresses of this machine, kept current for as long as this or a clone of it lives.
 ///
-/// It has every address of every interface, whatever its scope or state, since the kernel delivers
-/// packets to all of them here, and the subnet-router anycast address of every IPv6 network
-/// (RFC 4291 §2.6.1). Besides, it has the addresses and networks of routes that end here: local
-/// ones, by which a load balancer gives a machine addresses that no interface has, broadcast and
-/// anycast. The default value knows no address and follows nothing.
+/// The list has every address of every interface, whatever its scope or state, since the kernel
+/// delivers packets to all of them here, and the subnet-router anycast address of every IPv6
+/// network (RFC 4291 §2.6.1). It also has the addresses and networks of routes that end here:
+/// broadcast and anycast routes, and local routes, with which a load balancer gives a machine
+/// addresses that no interface has. The default value knows no address and follows no changes.
 #[derive(Clone, Debug, Default)]
 pub struct OwnAddresses {
     followed: Option<Followed>,
@@ -38,9 +38,9 @@ struct Followed {
 /// The list at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnList {
-    /// Those that a connection may be from.
+    /// Addresses that a connection can have as its source.
     addresses: BTreeSet<IpAddr>,
-    /// All else that is delivered here, by the length of the prefix.
+    /// All other addresses that are delivered here, by prefix length.
     networks: BTreeMap<u8, BTreeSet<IpNet>>,
 }
 
@@ -52,7 +52,7 @@ impl OwnAddresses {
     /// # Errors
     /// Fails if the kernel does not list them.
     pub async fn follow() -> Result<Self, LinkError> {
-        // Here already, so that what cannot work is an error and not a line in the log.
+        // Subscribes once here, so that a permanent failure is an error and not a line in the log.
         drop(subscribe()?);
         let (sender, known) = watch::channel(Arc::new(list_own().await?));
         let followed = Followed {
@@ -64,21 +64,21 @@ impl OwnAddresses {
         })
     }
 
-    /// Tells whether `address`, or the IPv4 address that it maps, is one of them now.
+    /// Returns whether `address`, or the IPv4 address that it maps, is in the list now.
     pub fn contains(&self, address: IpAddr) -> bool {
         let followed = self.followed.as_ref();
         followed.is_some_and(|it| it.known.borrow().contains(address))
     }
 
-    /// All of them, as they change; `None` for the default value. They are followed for as long as
-    /// this or a clone of it lives.
+    /// Returns the list, as it changes; `None` for the default value. The list is followed for as
+    /// long as this or a clone of it lives.
     pub fn all(&self) -> Option<watch::Receiver<Arc<OwnList>>> {
         Some(self.followed.as_ref()?.known.clone())
     }
 }
 
 impl OwnList {
-    /// Tells whether `address`, or the IPv4 address that it maps, is one of them.
+    /// Returns whether `address`, or the IPv4 address that it maps, is in the list.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let is_in = |(length, networks): (&u8, &BTreeSet<IpNet>)| {
@@ -88,7 +88,7 @@ impl OwnList {
         self.addresses.contains(&address) || self.networks.iter().any(is_in)
     }
 
-    /// The single addresses that connections may be to and from.
+    /// Returns the single addresses that connections can be to and from.
     pub fn addresses(&self) -> impl Iterator<Item = &IpAddr> {
         self.addresses.iter()
     }
@@ -111,9 +111,9 @@ impl Follow for OwnFollower {
 
     async fn follow(&self, events: Events<'_>) {
         loop {
-            // Events that have come by now are covered by the list that is read next.
+            // Drops events that arrived by now: the next read of the list covers them.
             while let Some(Some(_)) = events.next().now_or_never() {}
-            // Once ahead of the first event: something may have changed while nobody listened.
+            // Read before the first event: addresses may have changed before the subscription.
             self.publish().await;
             loop {
                 match events.next().await {
@@ -131,14 +131,14 @@ impl OwnFollower {
         let listed = loop {
             match list_own().await {
                 Ok(listed) => break listed,
-                Err(error) => tracing::warn!(%error, "will try again"),
+                Err(error) => tracing::warn!(%error, "cannot list own addresses, retrying"),
             }
             sleep(RESTART_PAUSE).await;
         };
         self.0.send_if_modified(|known| {
             let changed = **known != listed;
             if changed {
-                tracing::debug!(addresses = ?listed, "this machine's addresses have changed");
+                tracing::debug!(addresses = ?listed, "list of this machine's addresses changed");
                 *known = Arc::new(listed);
             }
             changed
@@ -146,7 +146,7 @@ impl OwnFollower {
     }
 }
 
-/// Whether the list may be another one after `message`.
+/// Returns whether the list may differ after `message`.
 fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
     match &message.payload {
         NetlinkPayload::InnerMessage(inner) => match inner {
@@ -155,7 +155,7 @@ fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
             | RouteNetlinkMessage::NewRule(_)
             | RouteNetlinkMessage::DelRule(_)
             | RouteNetlinkMessage::DelLink(_) => true,
-            // The kernel does not tell of routes that go with it.
+            // The kernel does not report routes that vanish with the link.
             RouteNetlinkMessage::NewLink(link) => !is_up(link.header.flags),
             RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
                 is_local(route)
@@ -183,7 +183,7 @@ async fn list_own() -> Result<OwnList, LinkError> {
     .await
 }
 
-/// The addresses of which the kernel takes packets to be for this machine because of `message`.
+/// Returns the addresses that the kernel delivers to this machine because of `message`.
 fn delivered(message: &AddressMessage) -> Vec<IpAddr> {
     let (mut own, mut shown) = (None, None);
     for attribute in &message.attributes {
@@ -204,7 +204,7 @@ fn delivered(message: &AddressMessage) -> Vec<IpAddr> {
     [Some(address), anycast].into_iter().flatten().collect()
 }
 
-/// The first address of a network, which stands for its routers; none in a network of two.
+/// Returns the routers' anycast address of a network, its first; `None` in a network of two.
 ///
 /// Source: RFC 4291 §2.6.1, RFC 6164 §5.1.
 fn routers_anycast(address: Ipv6Addr, prefix_length: u8) -> Option<IpAddr> {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_nothing_has_no_address() {
+    fn the_default_value_has_no_address() {
         assert!(!OwnAddresses::default().contains("127.0.0.1".parse().unwrap()));
     }
 }

@@ -1,4 +1,4 @@
-//! What is reached otherwise than by the default route.
+//! Destinations that have a route other than the default route.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,14 @@ use rtnetlink::packet_route::route::{
 use super::LinkError;
 use super::netlink::{dump, each_route, is_default_route};
 
-/// The destinations of all routes but the default ones, and of what is not routed anywhere: this
+/// Returns the destinations of all non-default routes, and of routes that forward nowhere: this
 /// machine's addresses, networks on its links, those behind VPNs or of containers.
 pub async fn particular_prefixes() -> Result<Vec<IpNet>, LinkError> {
     prefixes_of(|_| true).await
 }
 
-/// The networks on this machine's links: hosts there are reached without a router. The kernel has
-/// found them itself, by the addresses of its links or by what routers there have said.
+/// Returns the networks on this machine's links: hosts there are reached without a router. The
+/// kernel has derived them from the addresses of its links or from router advertisements.
 pub async fn networks_on_links() -> Result<Vec<IpNet>, LinkError> {
     prefixes_of(|route| {
         let found = matches!(
@@ -48,7 +48,7 @@ async fn prefixes_of(is_wanted: impl Fn(&RouteMessage) -> bool) -> Result<Vec<Ip
 
 fn particular(route: &RouteMessage) -> Option<IpNet> {
     let length = route.header.destination_prefix_length;
-    // A default route that leads nowhere is no destination of its own.
+    // A default route that leads nowhere is not a specific destination.
     if length == 0 || is_default_route(route) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Following what is reached otherwise than by the default route.
+//! Following destinations that have a route other than the default route.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{LinkError, particular_prefixes};
 /// The list of [`particular_prefixes`], kept current for as long as this lives.
 ///
 /// As with links, events only say that something has changed. Where routes change all the time, as
-/// on a router, the list is read again at a distance: a tenth of the time at most is spent on it.
+/// on a router, reads of the list are spaced: they take at most a tenth of the time.
 #[derive(Debug)]
 pub struct PrefixMonitor {
     _following: Following,
@@ -26,7 +26,7 @@ type Sender = watch::Sender<Arc<Vec<IpNet>>>;
 impl PrefixMonitor {
     /// Lists the prefixes and follows them from then on.
     pub async fn start() -> Result<Self, LinkError> {
-        // Here already, so that what cannot work is an error and not a line in the log.
+        // Subscribes once here, so that a permanent failure is an error and not a line in the log.
         drop(subscribe()?);
         let (sender, mut prefixes) = watch::channel(Arc::new(particular_prefixes().await?));
         prefixes.mark_changed();
@@ -36,12 +36,12 @@ impl PrefixMonitor {
         })
     }
 
-    /// Waits until the list is another one than the last that this gave, and gives it; the first
-    /// one at once.
+    /// Waits until the list differs from the last one that this returned, and returns it; returns
+    /// the first list at once.
     pub async fn changed(&mut self) -> Arc<Vec<IpNet>> {
         match self.prefixes.changed().await {
             Ok(()) => Arc::clone(&self.prefixes.borrow_and_update()),
-            // The task has ended, which it does with this only.
+            // The task ends only when this value is dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -57,7 +57,7 @@ impl Follow for PrefixList {
             let began = Instant::now();
             match particular_prefixes().await {
                 Ok(listed) => publish(&self.0, listed),
-                Err(error) => tracing::warn!(%error, "routes can't be listed now"),
+                Err(error) => tracing::warn!(%error, "cannot list routes"),
             }
             let pause = began
                 .elapsed()
@@ -66,7 +66,7 @@ impl Follow for PrefixList {
             if events.next().await.is_none() {
                 return;
             }
-            // More of them are taken in meanwhile, so that they do not pile up.
+            // Reads further events meanwhile, so that they do not pile up.
             let rest = Instant::now() + pause;
             while let Ok(event) = timeout_at(rest, events.next()).await {
                 if event.is_none() {
@@ -81,13 +81,13 @@ fn publish(sender: &Sender, listed: Vec<IpNet>) {
     sender.send_if_modified(|known| {
         let changed = **known != listed;
         if changed {
-            tracing::debug!(prefixes = listed.len(), "routes have changed");
+            tracing::debug!(prefixes = listed.len(), "list of routes changed");
             *known = Arc::new(listed);
         }
         changed
     });
 }
 
-/// How long events are collected before the list is read again.
+/// Time to collect events before the list is read again.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Asking the kernel's routing tables.
+//! Queries of the kernel's routing tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,16 +18,16 @@ use tokio::time::{Instant, timeout};
 
 use super::netlink::{PATIENCE, is_default_route};
 
-/// The routing tables, for many questions: they share one netlink socket, and an answer holds for
+/// The routing tables, for many queries: they share one netlink socket, and an answer is cached for
 /// two seconds.
 #[derive(Debug, Default)]
 pub struct Routes {
-    /// `None` when there can be no socket.
+    /// `None` when no socket can be opened.
     socket: OnceCell<Option<RouteSocket>>,
     lately: Mutex<Answers>,
 }
 
-/// What the kernel has said lately.
+/// Recent answers of the kernel.
 #[derive(Debug, Default)]
 struct Answers {
     known: BTreeMap<IpAddr, (bool, Instant)>,
@@ -40,9 +40,9 @@ struct RouteSocket {
 }
 
 impl Routes {
-    /// Whether packets to `remote` go another way than by a default route: to this machine itself,
-    /// to a neighbour on a link, or by a route that somebody made for it, such as a VPN or the
-    /// network of containers. When the kernel does not say, they do not.
+    /// Returns whether packets to `remote` avoid the default route: they go to this machine itself,
+    /// to a neighbour on a link, or by a specific route, such as one of a VPN or a container
+    /// network. Returns false when the kernel does not answer.
     pub async fn is_particular(&self, remote: IpAddr) -> bool {
         let remote = remote.to_canonical();
         if remote.is_loopback() || remote.is_unspecified() || remote.is_multicast() {
@@ -59,7 +59,7 @@ impl Routes {
         answer.unwrap_or(false)
     }
 
-    /// `None` when the kernel does not say.
+    /// Returns `None` when the kernel does not answer.
     async fn ask_whether_particular(&self, remote: IpAddr) -> Option<bool> {
         let socket = self.socket.get_or_init(|| async { RouteSocket::open() });
         let asking = ask(&socket.await.as_ref()?.handle, remote, None);
@@ -93,7 +93,7 @@ impl Answers {
 impl RouteSocket {
     fn open() -> Option<Self> {
         let opened = rtnetlink::new_connection()
-            .inspect_err(|error| tracing::warn!(%error, "can't ask for routes"));
+            .inspect_err(|error| tracing::warn!(%error, "cannot query routes"));
         let (connection, handle, _no_events) = opened.ok()?;
         let task = tokio::spawn(connection);
         Some(Self { handle, task })
@@ -106,11 +106,11 @@ impl Drop for RouteSocket {
     }
 }
 
-/// Whether a routing table has a route to `remote` by the link `index`, for packets from `source`.
-/// When the kernel does not say, it is taken to have one.
+/// Returns whether a routing table has a route to `remote` by the link `index`, for packets from
+/// `source`. Returns true when the kernel does not answer.
 ///
-/// Connecting does not show it: for a socket that is bound to its link, the kernel takes an IPv4
-/// address without a route to be a neighbour on that link, and nobody answers.
+/// A connection attempt does not show it: for a socket bound to its link, the kernel treats an IPv4
+/// address without a route as a neighbour on that link, and no host answers.
 pub(crate) async fn has_route(index: LinkIndex, source: IpAddr, remote: IpAddr) -> bool {
     let Ok((connection, handle, _no_events)) = rtnetlink::new_connection() else {
         return true;
@@ -129,7 +129,7 @@ pub(crate) async fn has_route(index: LinkIndex, source: IpAddr, remote: IpAddr) 
     }
 }
 
-/// The link that the kernel takes for packets to `remote`, by all its rules and tables.
+/// Returns the link that the kernel chooses for packets to `remote`, by all its rules and tables.
 pub(super) async fn chosen_link(handle: &Handle, remote: IpAddr) -> Option<LinkIndex> {
     let asking = handle.route().get(question(remote)).execute();
     let route = std::pin::pin!(asking).try_next().await.ok()??;
@@ -140,8 +140,8 @@ pub(super) async fn chosen_link(handle: &Handle, remote: IpAddr) -> Option<LinkI
     outgoing.next()
 }
 
-/// The entry of the tables by which packets to `remote` go; of those by one link and from one
-/// address, where these are given.
+/// Returns the table entry for packets to `remote`; for packets by one link and from one address,
+/// if `from` is given.
 async fn ask(
     handle: &Handle,
     remote: IpAddr,
@@ -180,11 +180,11 @@ const fn route_address(address: IpAddr) -> RouteAddress {
     }
 }
 
-/// A connection waits for it.
+/// Shorter, since a connection waits for the answer.
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 /// Routes change; a page's connections, which go to the same few hosts, are made within a moment.
 const HOLDS: Duration = Duration::from_secs(2);
-/// However many destinations there are.
+/// Bounds the cache, however many destinations there are.
 const MAX_ANSWERS: usize = 1024;
 
 #[cfg(test)]

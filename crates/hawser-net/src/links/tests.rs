@@ -7,20 +7,20 @@ use tokio::time::timeout;
 use super::*;
 use hawser_skip::namespace::{in_namespace, ip};
 
-/// For what the kernel tells at once, on a machine with much else to do.
+/// Time for kernel notifications that are immediate, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn names(links: &[Link]) -> Vec<&str> {
     links.iter().map(|link| link.name.as_str()).collect()
 }
 
-/// Names of the links that are used when nothing is said.
+/// Returns the names of the links that are used by default.
 fn chosen(links: &[Link]) -> Vec<String> {
     let used = usable(links, &[]).into_iter();
     used.map(|link| link.name).collect()
 }
 
-/// Waits until `condition` holds; the last list is in the panic if it never does.
+/// Waits until `condition` holds; the panic shows the last list if it never does.
 async fn until(links: &mut Receiver<Arc<Vec<Link>>>, condition: impl Fn(&[Link]) -> bool) {
     let waited = timeout(PATIENCE, links.wait_for(|links| condition(links)))
         .await
@@ -174,7 +174,7 @@ async fn ask_for_counters_and_routes() {
     let index = find(&list_links().await.unwrap(), "left").unwrap().index;
     let before = read_counters().await.unwrap()[&index];
     let socket = tokio::net::UdpSocket::bind("10.9.0.1:0").await.unwrap();
-    // To everybody, since nobody would answer who has another address.
+    // A broadcast, since no host would answer a neighbour query for a single address.
     socket.set_broadcast(true).unwrap();
     socket.send_to(&[0; 1000], "10.9.0.255:9").await.unwrap();
     let after = read_counters().await.unwrap()[&index];
@@ -229,7 +229,7 @@ async fn follow_routes() {
             true,
         ),
         ("route del 10.77.0.0/16", "10.77.0.0/16", false),
-        // The kernel tells of the link, and not of the routes that go with it.
+        // The kernel reports the link, but not the routes that vanish with it.
         ("link set left down", "10.78.0.0/16", false),
     ] {
         ip(command);
@@ -312,7 +312,7 @@ async fn find_tunnels() {
             "route add 0.0.0.0/1 dev vpn",
             "route add 128.0.0.0/1 dev vpn",
         ],
-        // As wg-quick does.
+        // The way of wg-quick.
         &[
             "route add default dev vpn table 51820",
             "rule add not fwmark 51820 table 51820",
@@ -325,7 +325,7 @@ async fn find_tunnels() {
     for way in ways {
         for step in way {
             ip(step);
-            // So that what follows has to be noticed by itself.
+            // So that each following step must be noticed by itself.
             if step.starts_with("route") {
                 let routed = |links: &[Link]| find(links, "vpn").unwrap().has_default_route_v4;
                 until(&mut links, routed).await;
@@ -342,9 +342,9 @@ async fn find_tunnels() {
 }
 
 #[test]
-fn an_address_is_own_from_when_it_comes_until_it_goes() {
+fn an_address_is_own_while_an_interface_has_it() {
     in_namespace(
-        "links::tests::an_address_is_own_from_when_it_comes_until_it_goes",
+        "links::tests::an_address_is_own_while_an_interface_has_it",
         || {
             tokio::runtime::Runtime::new()
                 .unwrap()
@@ -369,7 +369,7 @@ async fn follow_own_addresses() {
     for (shown, address) in [
         ("11.9.0.1/24", "11.9.0.1"),
         ("11.9.0.1/24", "::ffff:11.9.0.1"),
-        // The links' list leaves these out: nothing goes out by them.
+        // The list of links leaves these out: they cannot reach other hosts.
         ("11.9.0.2/32 scope host", "11.9.0.2"),
         ("169.254.9.9/16 scope link", "169.254.9.9"),
         ("2600::7/64", "2600::7"),

@@ -1,8 +1,8 @@
 //! The signals of Wi-Fi links, from the kernel (nl80211).
 //!
-//! The strength is read from time to time, and at once when the driver says that it has crossed a
-//! threshold. Setting thresholds is left to others: an interface has one set of them, and that is
-//! by which wpa_supplicant looks for access points.
+//! The strength is read periodically, and at once when the driver reports that it has crossed a
+//! threshold. Hawser sets no thresholds: an interface has one set of them, and wpa_supplicant uses
+//! it to decide when to look for access points.
 
 use std::future::pending;
 use std::time::Duration;
@@ -21,25 +21,25 @@ use wl_nl80211::{
 use super::LinkError;
 use super::netlink::PATIENCE;
 
-/// Tells the strengths of all Wi-Fi links that are connected to an access point, again and again,
-/// for as long as this is polled. Links without one are left out; where there is no Wi-Fi at all,
-/// nothing is told until there is.
+/// Calls `tell` with the strengths of all Wi-Fi links that are connected to an access point,
+/// repeatedly, for as long as this is polled. Links without an access point are left out; without
+/// any Wi-Fi the list stays empty.
 pub async fn follow_wifi_signals(mut tell: impl FnMut(Vec<(LinkIndex, SignalStrength)>)) {
     loop {
         match follow(&mut tell).await {
             Ok(()) => {}
-            // The kernel has no such family before the first driver is loaded.
-            Err(error) => tracing::debug!(%error, "the signals of Wi-Fi links are not known"),
+            // The kernel lacks this netlink family before the first driver is loaded.
+            Err(error) => tracing::debug!(%error, "cannot read Wi-Fi signals, retrying"),
         }
         tell(Vec::new());
         sleep(TRY_AGAIN).await;
     }
 }
 
-/// Ends when nothing can be read any more.
+/// Ends when signals can no longer be read.
 async fn follow(tell: &mut impl FnMut(Vec<(LinkIndex, SignalStrength)>)) -> Result<(), LinkError> {
     let (connection, handle, _no_events) = wl_nl80211::new_connection()?;
-    // Listing fails first where there is no Wi-Fi.
+    // Without Wi-Fi, listing fails first.
     let mut reading = Box::pin(async {
         tell(read(&handle).await?);
         let mut crossings = Crossings::open();
@@ -66,7 +66,7 @@ async fn read(handle: &Nl80211Handle) -> Result<Vec<(LinkIndex, SignalStrength)>
                 continue;
             };
             let points = handle.station().dump(index).execute().await;
-            // It may be gone by now.
+            // The interface may have vanished.
             let points = all(points).await.unwrap_or_default();
             // A station has one access point.
             if let Some(strength) = points.iter().find_map(strength) {
@@ -91,7 +91,7 @@ async fn all(
     })
 }
 
-/// The index of an interface that connects to access points.
+/// Returns the index of an interface that connects to access points.
 fn station(interface: &Nl80211Message) -> Option<u32> {
     let is_station =
         |it: &Nl80211Attr| matches!(it, Nl80211Attr::IfType(Nl80211InterfaceType::Station));
@@ -102,8 +102,8 @@ fn station(interface: &Nl80211Message) -> Option<u32> {
     })
 }
 
-/// The strength at which an access point is received: over the last packets where the driver says
-/// that, else of the last one.
+/// Returns the strength at which an access point is received: the average of the last packets where
+/// the driver reports it, else that of the last packet.
 fn strength(point: &Nl80211Message) -> Option<SignalStrength> {
     let facts = || {
         let facts = point.attributes.iter().filter_map(|it| match it {
@@ -120,31 +120,31 @@ fn strength(point: &Nl80211Message) -> Option<SignalStrength> {
         Nl80211StationInfo::Signal(dbm) => Some(*dbm),
         _ => None,
     });
-    // Some drivers have no average yet, and say 0.
+    // Some drivers have no average yet, and report 0.
     let told = [average, last].into_iter().flatten().find(|dbm| *dbm != 0);
     SignalStrength::new(told?.into())
 }
 
-/// Notices of drivers that a signal has crossed a threshold, which something else has set.
+/// Events of drivers that a signal has crossed a threshold, which another program has set.
 struct Crossings(Option<Events>);
 
 type Events = futures_util::stream::BoxStream<'static, Nl80211Event>;
 
 impl Crossings {
-    /// None come where they can't be had.
+    /// Opens the stream; it has no events if the socket cannot be opened.
     fn open() -> Self {
         let opened = wl_nl80211::new_multicast_connection(&[Nl80211MulticastGroup::Mlme]);
         let (connection, _handle, messages) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                tracing::debug!(%error, "signals are only read from time to time");
+                tracing::debug!(%error, "no Wi-Fi signal events, reading periodically");
                 return Self(None);
             }
         };
         type Message<T> = (NetlinkMessage<T>, SocketAddr);
         let events =
             messages.filter_map(async |(message, _): Message<_>| Nl80211Event::parse(message));
-        // The socket is read for as long as the events are waited for.
+        // Polls the socket for as long as the events are awaited.
         let events = futures_util::stream::select(
             futures_util::stream::once(connection).filter_map(async |()| None),
             events,
@@ -169,7 +169,7 @@ impl Crossings {
     }
 }
 
-/// Twice a second: who walks loses 10 dB in a few seconds, and asking costs two short messages.
+/// Walking costs 10 dB in a few seconds, and a read costs two short messages.
 const READ_EVERY: Duration = Duration::from_millis(500);
 /// A card may be plugged in at any time.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// The message as the kernel would send it, read again.
+    /// The message as the kernel would send it, parsed.
     fn message(attributes: Vec<Nl80211Attr>) -> Nl80211Message {
         let message = Nl80211Message {
             cmd: Nl80211Command::NewStation,

@@ -1,5 +1,5 @@
-//! Messages of programs, each meant for one server of this machine: answered by that server, and by
-//! those of links where it is silent.
+//! Messages of programs, each sent to one server of this machine: that server answers them, and the
+//! servers of links do while it is silent.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use super::servers::{ServerFinder, may_be_asked};
 use super::times::{HEAD_START, LOOKUP_TIMEOUT, SILENCE, SPLIT_PATIENCE};
 use crate::links::Link;
 
-/// Answers programs, and remembers which servers were silent lately. Clones share that.
+/// Answers programs, and remembers which servers were silent lately. Clones share that memory.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     finder: Arc<ServerFinder>,
@@ -76,7 +76,7 @@ impl Answers {
         };
         let mut own = pin!(exchange(None, asked, query, question));
         let mut is_awaited = true;
-        // What says least, in case that nothing better comes.
+        // The failure reply, used if no better reply arrives.
         let mut worst = None;
         match timeout(head_start, &mut own).await {
             Ok(Some(reply)) if rank(&reply) > Rank::Failed => return Some(reply),
@@ -106,7 +106,7 @@ impl Answers {
                             self.note_silence_of(asked, is_awaited, begun);
                             return Some(reply);
                         }
-                        Err(error) => tracing::debug!(%error, "no link's name server knows"),
+                        Err(error) => tracing::debug!(%error, "links' name servers gave no answer"),
                     }
                 }
                 () = sleep_until(begun + patience), if missing.is_some() => break,
@@ -127,7 +127,7 @@ impl Answers {
     }
 
     fn note_silence_of(&self, asked: SocketAddr, is_silent: bool, begun: Instant) {
-        // One that had no head start may have been about to answer.
+        // A server without a head start may have been about to answer.
         let now = Instant::now();
         if is_silent && now.duration_since(begun) >= HEAD_START {
             self.lock().note(asked, now);
@@ -139,12 +139,12 @@ impl Answers {
     }
 }
 
-/// True if links' servers may be asked, and give what any server gives.
+/// Returns whether links' servers may be asked, since any server gives the same answer.
 fn is_for_links(question: &DnsQuestion) -> bool {
     question.is_recursive && question.is_ordinary() && may_be_asked(&question.name())
 }
 
-/// The servers that were silent lately.
+/// Servers that were silent lately.
 #[derive(Debug, Default)]
 struct Silences(BTreeMap<SocketAddr, Instant>);
 

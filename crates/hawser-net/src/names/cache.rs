@@ -1,4 +1,4 @@
-//! What was found over links, for as long as the servers allow.
+//! Addresses found over links, for as long as the servers allow.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::race::Found;
 use crate::links::Link;
 
-/// Addresses by name. They hold for the links that were asked over and no others.
+/// Addresses by name. They are valid only for the links that were asked over.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     links: Vec<(LinkIndex, Vec<IpAddr>)>,
@@ -48,7 +48,7 @@ fn identities(links: &[Link]) -> Vec<(LinkIndex, Vec<IpAddr>)> {
 }
 
 const MAX_ENTRIES: usize = 1024;
-/// Servers move.
+/// Longest lifetime of an entry, since servers move.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_without_end_do_not_fill_it() {
+    async fn the_number_of_entries_is_bounded() {
         let (mut cache, now) = (Cache::default(), Instant::now());
         for n in 0..MAX_ENTRIES + 10 {
             let host = format!("n{n}.example").parse().unwrap();

@@ -15,21 +15,21 @@ use crate::links::Link;
 /// A server's answer to a question.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
-    /// The message as it came, with the number of the question.
+    /// The message as received, with the ID of the question.
     pub(super) message: Vec<u8>,
     pub(super) answer: DnsAnswer,
 }
 
-/// Asks what the message `query` asks, whose question is `question`; over TCP if the answer does
-/// not fit a datagram. Over a link, or as the system's routes have it. `None` if the server cannot
-/// be reached or does not answer.
+/// Sends the message `query`, whose question is `question`, over a link or by the system's routes;
+/// uses TCP if the answer does not fit a datagram. Returns `None` if the server cannot be reached
+/// or does not answer.
 pub(super) async fn exchange(
     link: Option<&Link>,
     server: SocketAddr,
     query: &[u8],
     question: &DnsQuestion,
 ) -> Option<Reply> {
-    // Not the number that the application chose: others can't guess what they would have to answer.
+    // Replaces the application's ID, so that an attacker cannot guess the ID to forge.
     let id = random_number()?;
     let mut query = query.to_vec();
     set_dns_id(&mut query, id);
@@ -40,13 +40,13 @@ pub(super) async fn exchange(
         Ok(reply) => reply,
         Err(error) => {
             let link = link.map(|link| link.name.as_str());
-            tracing::debug!(link, %server, %error, "a name server was not reached");
+            tracing::debug!(link, %server, %error, "cannot reach a name server");
             return None;
         }
     };
     if reply.answer.is_truncated {
         let over_tcp = timeout(PATIENCE, over_tcp(link, server, &query, &asked));
-        // Where TCP is blocked, a part is better than nothing.
+        // Where TCP is blocked, a truncated answer is better than none.
         if let Ok(Some(whole)) = over_tcp.await {
             reply = whole;
         }
@@ -55,8 +55,8 @@ pub(super) async fn exchange(
     Some(reply)
 }
 
-/// Sends `message` to a server as it is, and returns the first datagram with its number. For
-/// messages that are no questions.
+/// Sends `message` to a server unchanged, and returns the first datagram with its ID. For messages
+/// that are not questions.
 pub(super) async fn pass_on(server: SocketAddr, message: &[u8]) -> Option<Vec<u8>> {
     let number: [u8; 2] = *message.first_chunk()?;
     let socket = DatagramSocket::open(None, server.ip()).ok()?;
@@ -96,7 +96,7 @@ async fn by_datagram(
             received = poll_fn(|cx| socket.poll_receive(cx, &mut buffer)) => {
                 received.map_err(failed)?;
                 let message = buffer.filled();
-                // What makes no sense may be a forgery; the right answer may still come.
+                // An invalid message may be a forgery; the right answer may still arrive.
                 if let Ok(Some(mut answer)) = question.decode_answer(message) {
                     answer.is_truncated |= message.len() == MAX_DATAGRAM;
                     return Ok(Reply { message: message.to_vec(), answer });
@@ -137,5 +137,5 @@ fn random_number() -> Option<u16> {
 const PATIENCE: Duration = Duration::from_millis(2500);
 /// Pauses before the question is sent again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(400), Duration::from_millis(800)];
-/// What is larger is asked for over TCP.
+/// Longest datagram; a larger answer is requested over TCP.
 const MAX_DATAGRAM: usize = 4096;

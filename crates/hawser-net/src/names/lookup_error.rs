@@ -13,10 +13,10 @@ pub enum LookupError {
     /// There is no server to ask.
     #[error("no name server is known")]
     NoServer,
-    /// Servers have answered that they could not find out.
+    /// The servers have answered with a failure.
     #[error("the name servers could not find out")]
     Failed,
-    /// The question is none.
+    /// The question is malformed.
     #[error("malformed question: {0}")]
     Malformed(DnsError),
 }

@@ -1,4 +1,4 @@
-//! One question over all links at once.
+//! Sends one question over all links at once.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::lookup_error::LookupError;
 use super::servers::LinkServers;
 use crate::links::Link;
 
-/// The addresses of a name, at least one.
+/// Addresses of a name, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) addresses: Vec<IpAddr>,
     pub(super) time_to_live: Duration,
 }
 
-/// The addresses of `host` of all families that a link has: the first good answer for each.
+/// Looks up `host` for all address families that a link has: the first good answer for each.
 pub(super) async fn addresses(
     targets: &[LinkServers],
     host: &HostName,
@@ -37,7 +37,7 @@ pub(super) async fn addresses(
     }
 }
 
-/// Of the families, the slower one gets a moment.
+/// Looks up both families; the slower one gets a moment more than the faster.
 async fn both(targets: &[LinkServers], host: &HostName) -> Result<Found, LookupError> {
     let mut v4 = Box::pin(of_family(targets, host, AddressRecord::A));
     let mut v6 = Box::pin(of_family(targets, host, AddressRecord::Aaaa));
@@ -54,7 +54,7 @@ async fn both(targets: &[LinkServers], host: &HostName) -> Result<Found, LookupE
     };
     let time_to_live = first.time_to_live.min(second.time_to_live);
     let mut addresses = [first.addresses, second.addresses].concat();
-    // As systems prefer them where both lead out.
+    // Sorted in the order that systems prefer where both families have a default route.
     let prefers_v6 = targets
         .iter()
         .any(|target| target.link.has_default_route_v6);
@@ -65,7 +65,7 @@ async fn both(targets: &[LinkServers], host: &HostName) -> Result<Found, LookupE
     })
 }
 
-/// That there is no such name says more than that there was no answer.
+/// Returns the more informative error: "no such name" before the others.
 fn better(one: LookupError, other: LookupError) -> LookupError {
     match other {
         LookupError::NotFound => other,
@@ -91,9 +91,9 @@ async fn of_family(
     }
 }
 
-/// The first answer with records from any server over any link. Without such one, that there are
-/// none, once no other answer comes for a moment: the name may exist in another link's network
-/// only.
+/// Returns the first answer with records from any server over any link. Without one, returns the
+/// answer that there are none, after a moment without other answers: the name may exist in another
+/// link's network only.
 pub(super) async fn ask(
     targets: &[LinkServers],
     query: &[u8],
@@ -136,7 +136,7 @@ pub(super) async fn ask(
     best.ok_or(LookupError::Silent)
 }
 
-/// Asks the servers of a link, the next one when the one before has failed or is slow.
+/// Asks the servers of a link in turn: the next one when the previous one has failed or is slow.
 async fn over_link(target: &LinkServers, query: &[u8], question: &DnsQuestion) -> Option<Reply> {
     let link: &Link = &target.link;
     let mut waiting = target.servers.iter();
@@ -166,11 +166,11 @@ async fn over_link(target: &LinkServers, query: &[u8], question: &DnsQuestion) -
     }
 }
 
-/// How much an answer says.
+/// How informative an answer is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Failed,
-    /// There is no such name, or it has no such records.
+    /// The name does not exist, or has no such records.
     Nothing,
     Records,
 }
@@ -185,10 +185,10 @@ pub(super) fn rank(reply: &Reply) -> Rank {
 
 /// Time that a server has to answer before the link's next one is asked as well.
 const NEXT_SERVER: Duration = Duration::from_millis(250);
-/// Time for other links to know a name that one does not.
+/// Time for other links to find a name that one link does not know.
 const OTHER_LINKS: Duration = Duration::from_millis(300);
-/// The same where the name exists and has no such records. Most names have no IPv6 addresses, and
-/// programs wait for that answer as well.
+/// As [`OTHER_LINKS`], if the name exists without such records. Most names have no IPv6 addresses,
+/// and programs wait for that answer as well.
 const OTHER_RECORDS: Duration = Duration::from_millis(50);
 /// Time for the addresses of the other family. Source: RFC 8305 section 3.
 const OTHER_FAMILY: Duration = Duration::from_millis(50);

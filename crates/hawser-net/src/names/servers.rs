@@ -1,4 +1,4 @@
-//! Which name servers belong to which link, by the files that programs leave.
+//! Name servers of each link, from the files that other programs write.
 
 mod files;
 #[cfg(test)]
@@ -21,10 +21,10 @@ pub(super) struct LinkServers {
     pub(super) servers: Vec<SocketAddr>,
 }
 
-/// Finds every link's servers, anew when what it has found is older than a moment.
+/// Finds every link's servers; caches them for a moment.
 #[derive(Debug)]
 pub(super) struct ServerFinder {
-    /// `/`, but for tests.
+    /// `/`, except in tests.
     root: PathBuf,
     latest: Mutex<Option<(Instant, Vec<LinkServers>)>>,
 }
@@ -37,7 +37,7 @@ impl ServerFinder {
         }
     }
 
-    /// The servers of each of `links` that has any.
+    /// Returns the servers of each of `links`.
     pub(super) async fn find(&self, links: &[Link]) -> Vec<LinkServers> {
         let same_links = |found: &[LinkServers]| {
             let known = found.iter().map(|target| &target.link);
@@ -62,7 +62,7 @@ impl ServerFinder {
         found
     }
 
-    /// All servers of `links` and of the whole machine, whoever is to ask them.
+    /// Returns all servers of `links` and of the whole machine, resolvers on this machine included.
     pub(super) async fn find_all(&self, links: &[Link]) -> Vec<SocketAddr> {
         let of_links = self.find(links).await;
         let of_links = of_links.into_iter().flat_map(|target| target.servers);
@@ -86,10 +86,10 @@ impl ServerFinder {
     }
 }
 
-/// A link's own servers; without any, those of the whole machine and the link's router, which
-/// answers for the network behind it more often than not.
+/// Returns a link's own servers; without any, those of the whole machine and the link's router,
+/// which usually answers for the network behind it.
 ///
-/// `own`: `None` where nothing is known about the link, which is not the same as no server.
+/// `own`: `None` if the link's servers are unknown, which differs from an empty list.
 fn choose(
     link: &Link,
     own: Option<Vec<IpAddr>>,
@@ -97,7 +97,7 @@ fn choose(
     routes: &[DefaultRoute],
 ) -> Vec<SocketAddr> {
     if link.loopback {
-        // Only the system's resolver listens there.
+        // Only the system's resolver listens on loopback.
         return Vec::new();
     }
     let candidates = own.unwrap_or_else(|| {
@@ -131,9 +131,9 @@ fn socket_address(link: &Link, address: IpAddr) -> SocketAddr {
     }
 }
 
-/// Names that servers of links can know. Others are found in files, by the machine's search domains
-/// or by asking neighbours, which the system's resolver does. The addresses of private networks
-/// mean something else behind each link.
+/// Returns whether servers of links can know a name. The system's resolver finds other names: in
+/// files, by the machine's search domains or by asking neighbours. Addresses of private networks
+/// differ in meaning behind each link.
 ///
 /// Source: RFC 6761 §6.3 (localhost), RFC 6762 §3 (local), RFC 7686 §2 (onion), RFC 6303 §4 (zones
 /// of private addresses).
@@ -146,8 +146,7 @@ pub(super) fn may_be_asked(name: &str) -> bool {
     }
 }
 
-/// True for the reverse of an address, by which its name is looked up, if others may have the same
-/// address.
+/// Returns whether `name` is the reverse name of an address that several hosts may have.
 fn is_of_private_address(name: &str) -> bool {
     let below = |zone: &str| {
         let above = name.strip_suffix(zone);
@@ -161,7 +160,7 @@ fn is_of_private_address(name: &str) -> bool {
     PRIVATE_ZONES.iter().any(|zone| below(zone)) || is_in_172()
 }
 
-/// The zones of private, link-local and loopback addresses, but for 172.16.0.0/12.
+/// The zones of private, link-local and loopback addresses, except 172.16.0.0/12.
 const PRIVATE_ZONES: [&str; 10] = [
     "10.in-addr.arpa",
     "127.in-addr.arpa",
@@ -176,7 +175,7 @@ const PRIVATE_ZONES: [&str; 10] = [
 ];
 const MAX_LINKS: usize = 16;
 const MAX_SERVERS: usize = 4;
-/// Of them, how many that are not known to belong to the link; one place is left for the router.
+/// Most servers that are not known to belong to the link; one place is left for the router.
 const MAX_COMMON: usize = 3;
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// The kernel answers from memory.

@@ -1,4 +1,4 @@
-//! The resolver of the operating system, which blocks a thread for as long as it likes.
+//! The resolver of the operating system, which blocks a thread for an unbounded time.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::sys::{self, NameError};
 
-/// Asks the system's resolver, in a bounded number of threads. They are none of the runtime's,
-/// which would wait for them when it ends.
+/// Asks the system's resolver, in a bounded number of threads. The threads do not belong to the
+/// runtime, which would wait for them when it ends.
 #[derive(Clone, Debug)]
 pub(super) struct System {
     free: Arc<Semaphore>,
 }
 
-/// What the system's resolver says.
+/// An answer of the system's resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SystemAnswer {
     Found(Vec<IpAddr>),
     NoSuchName,
-    /// It could not find out, or too many questions wait for it.
+    /// The resolver failed, or too many questions wait for it.
     Failed,
 }
 
@@ -45,7 +45,7 @@ impl System {
                 Err(NameError::NoSuchName) => SystemAnswer::NoSuchName,
                 Err(NameError::Failed) => SystemAnswer::Failed,
             };
-            // A question that nobody waits for any more counts until here.
+            // A question counts until here, even if its caller no longer waits.
             drop(permit);
             let _ = sender.send(answer);
         };
@@ -63,8 +63,8 @@ impl Default for System {
     }
 }
 
-/// Where a resolver is silent, each question takes a thread for half a minute. A page of many names
-/// takes no more.
+/// Most threads. If a resolver is silent, each question takes a thread for half a minute; a page
+/// with many names takes no more than this.
 const MAX_THREADS: usize = 128;
 /// Resolvers of the C library keep answers on the stack.
 const STACK: usize = 512 * 1024;

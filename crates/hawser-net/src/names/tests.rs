@@ -13,9 +13,9 @@ use super::*;
 use crate::links::list_links;
 
 /// Two links with a router each, whose name servers have these zones. The system's resolver of the
-/// namespace asks a server that is silent.
+/// namespace asks a silent server.
 struct Net {
-    /// Ended before their namespaces.
+    /// Dropped before their namespaces.
     _servers: Vec<NameServer>,
     routers: [Neighbour; 2],
     root: tempfile::TempDir,
@@ -45,7 +45,7 @@ impl Net {
         }
     }
 
-    /// The two links, with each one's own server known.
+    /// Returns the two links, with the own server of each configured.
     async fn links(&self) -> Vec<Link> {
         let mut links = list_links().await.unwrap();
         links.retain(|link| link.name.starts_with("link"));
@@ -66,7 +66,7 @@ impl Net {
         Names::with_root(self.root.path().to_path_buf())
     }
 
-    /// What the router of link `n` gets is lost from now on, as if the line were cut.
+    /// Drops all packets to the router of link `n` from now on, as if the line were cut.
     fn silence(&self, n: usize) {
         self.routers[n].ip(&format!("link set peer{n} address 02:00:00:00:00:0{n}"));
         let neighbour =
@@ -91,7 +91,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// The answer of the links' servers, without the system's resolver.
+/// Returns the answer of the links' servers, without the system's resolver.
 async fn over_links(names: &Names, host: &str, links: &[Link]) -> Result<Vec<IpAddr>, LookupError> {
     names.over_links(&name(host), links).await
 }
@@ -107,7 +107,7 @@ fn a_silent_first_link_does_not_keep_a_name_from_being_found() {
         let found = names.lookup(&name("gw.example.org"), &links).await;
         println!("found after {:?}", begun.elapsed());
         assert_eq!(found, Ok(vec![address("192.0.2.2")]));
-        // The gateway's name, asked for over each link: a silent one delays no other.
+        // The name is asked for over each link: a silent link delays no other.
         let findings = names.search(&name("gw.example.org"), &links);
         let mut findings = std::pin::pin!(findings);
         let found = loop {
@@ -168,8 +168,8 @@ fn what_was_found_is_known_without_a_server() {
     });
 }
 
-/// The code of the answer to a program that asks `server` for an address of `host`, and the time
-/// that it took.
+/// Returns the code of the answer to a program that asks `server` for an address of `host`, and the
+/// time that it took.
 async fn asked(names: &Names, host: &str, server: &str, links: &[Link]) -> (AnswerCode, Duration) {
     let query = DnsQuestion::encode(0x1234, &name(host), AddressRecord::A);
     let begun = Instant::now();
@@ -204,7 +204,7 @@ fn what_programs_ask_is_answered_by_links_where_the_server_is_silent_or_fails() 
             let (code, _) = asked(&names, host, fails, &links).await;
             assert_eq!(code, expected);
         }
-        // Names of this machine's neighbours are nobody else's business.
+        // Names of this machine's neighbours are never asked over links.
         let query = DnsQuestion::encode(1, &name("a.local"), AddressRecord::A);
         let silent = names.answer(&query, fails.parse().unwrap(), &links).await;
         assert_eq!(silent, Err(LookupError::Silent));
@@ -227,7 +227,7 @@ fn a_server_that_knows_more_names_than_links_do_is_believed() {
             assert_eq!(message[..2], [0, 7]);
             assert!(message.ends_with(&[192, 0, 2, expected]), "{message:?}");
         }
-        // What is no question goes to it as it is, and what it answers comes back.
+        // A message that is not a question is forwarded unchanged, and so is its answer.
         let passed = names.answer(
             b"\0\x09\x28\0\0\0\0\0\0\0\0\0",
             "10.0.0.1:9".parse().unwrap(),

@@ -1,57 +1,57 @@
-//! How many flows each client may have in the kernel's table of connections.
+//! Limits for the number of flows of each client in the kernel's connection table.
 //!
-//! The kernel counts, since it alone knows which flows it still has. A client's addresses, single
-//! ones and networks for its hosts, of both families and of all its tunnels, lead to one chain.
+//! The kernel counts, since only it knows which flows it still has. All addresses of a client,
+//! single ones and networks for its hosts, of both families and all its tunnels, lead to one chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use ipnet::IpNet;
 
-/// Limits for the flows of each client. A flow is what the kernel's connection tracking counts:
+/// Limits for the flows of each client. A flow is an entry of the kernel's connection tracking:
 /// packets between the same addresses and ports, both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLimits {
-    /// Flows that the kernel knows at once.
+    /// Flows that the kernel tracks at once.
     pub per_client: u32,
-    /// Flows that begin in a second; for a moment twice as many.
+    /// New flows per second; a burst may have twice as many.
     pub per_second: u32,
 }
 
-/// What the table of rules says about flows.
+/// The part of the nftables table that limits flows.
 #[derive(Debug)]
 pub(super) struct FlowRules {
     table: String,
     limits: FlowLimits,
     directions: &'static [FlowDirection],
-    /// The kernel lets a table say for how long connections are known.
+    /// Whether the kernel supports connection time-outs per table.
     has_time_outs: bool,
-    /// Flows of all clients together.
+    /// Most flows of all clients together.
     most: Option<u32>,
-    /// Which client each network is given to in the table.
+    /// The client of each network in the table.
     given: BTreeMap<IpNet, [u8; 32]>,
     /// Clients that have a chain: their counts stay when their tunnels are closed.
     known: BTreeSet<[u8; 32]>,
 }
 
-/// Who begins a flow.
+/// The side that begins a flow.
 #[derive(Debug)]
 struct FlowDirection {
-    /// Begins the names of maps, sets and chains.
+    /// Prefix of the names of maps, sets and chains.
     name: &'static str,
-    /// Where a client's address is in the first packet.
+    /// Field of the first packet that holds the client's address.
     field: &'static str,
-    /// Which end of forwarding its device is.
+    /// Which interface of a forwarded packet is the clients' device.
     device: &'static str,
-    /// Some flows of addresses pass that no client has yet. A client sends by its address the
-    /// moment before the kernel knows that it is its own; what others send there is only late.
+    /// Whether some flows of addresses without a client pass. A client may send from its address
+    /// just before the kernel knows the owner; packets to such an address can wait.
     admits_unknown: bool,
 }
 
 impl FlowRules {
-    /// Rules that hold for all until clients are told apart. `are_reached`: others may begin flows
-    /// to them, too. `room`: connections for which the kernel's table has room; a quarter of them
-    /// is left to this machine itself.
+    /// Makes rules that apply to all until clients are told apart. `are_reached`: hosts may also
+    /// begin flows to clients. `room`: size of the kernel's table; a quarter of it is left to this
+    /// machine.
     pub(super) fn new(
         table: &str,
         are_reached: bool,
@@ -74,7 +74,7 @@ impl FlowRules {
         }
     }
 
-    /// The same for a kernel whose time-outs hold for all connections alike.
+    /// Changes the rules for a kernel whose time-outs apply to all connections alike.
     pub(super) fn without_time_outs(self) -> Self {
         Self {
             has_time_outs: false,
@@ -82,7 +82,7 @@ impl FlowRules {
         }
     }
 
-    /// Counters, maps and chains for the table, on one line.
+    /// Returns counters, maps and chains for the table, on one line.
     pub(super) fn definitions(&self) -> String {
         let mut text = format!(
             "counter {REFUSED} {{ }}; \
@@ -109,7 +109,7 @@ impl FlowRules {
             let FlowDirection { name, field, .. } = direction;
             let mut chain = timing.clone();
             for (family, version) in FAMILIES {
-                // Whole networks are few: to change a map of intervals, all of it is read.
+                // Networks have small maps of their own: a change reads the whole interval map.
                 for (kind, flags) in [("", ""), (NETWORKS, "flags interval; ")] {
                     let map = format!("{name}_{family}{kind}");
                     let _ = write!(
@@ -133,7 +133,7 @@ impl FlowRules {
         text
     }
 
-    /// Rules for what is forwarded from and to `device`: the first packet of each flow is judged.
+    /// Returns rules for the first packet of each flow that is forwarded from or to `device`.
     pub(super) fn passing(&self, device: &str) -> String {
         let mut text = String::new();
         for direction in self.directions {
@@ -146,14 +146,14 @@ impl FlowRules {
         text
     }
 
-    /// The same for what clients send to this machine itself.
+    /// Returns the same rules for packets of clients to this machine itself.
     pub(super) fn arriving(&self) -> String {
         let name = self.directions[0].name;
         format!("ct state new ct status & confirmed == 0 jump {name}; ")
     }
 
-    /// Gives the clients' networks to them: each to the client with this key, and none that is not
-    /// among them any more. Returns commands that belong together; none where nothing changes.
+    /// Assigns each network to the client with this key, and removes networks that are no longer in
+    /// `owned`. Returns commands that belong together; an empty list if nothing changes.
     pub(super) fn give(&mut self, owned: &BTreeMap<IpNet, [u8; 32]>) -> Vec<String> {
         let mut commands = Vec::new();
         let before = std::mem::take(&mut self.given);
@@ -185,7 +185,7 @@ impl FlowRules {
         commands
     }
 
-    /// The map that a network is in, as commands name it.
+    /// Returns the map that holds a network, in `nft` syntax.
     fn map(&self, direction: &FlowDirection, net: &IpNet) -> String {
         let kind = if is_single(net) { "" } else { NETWORKS };
         format!(
@@ -196,9 +196,9 @@ impl FlowRules {
         )
     }
 
-    /// A client's own chain, and the set with its counts. What begins too fast is dropped, so that
-    /// it is only late: its sender tries again. What would be one too many is refused, of this
-    /// client or of all together.
+    /// Returns commands for a client's own chain, and the set with its counts. Drops the packets of
+    /// flows that begin too fast, so that their senders try again later. Refuses a flow beyond the
+    /// limit of this client or of all clients together.
     fn chain(&self, chain: &str) -> String {
         let table = &self.table;
         let rule = format!("add rule inet {table} {chain}");
@@ -221,15 +221,15 @@ impl FlowRules {
     }
 }
 
-/// Number of lists that a client's flows are counted in, a power of two. The kernel walks a list
-/// for each flow that begins, 8,192 flows in up to 5 ms, so that one list would cost a gateway its
-/// processors. `ct id` is a keyed hash, and spreads flows alike.
+/// Returns the number of lists for a client's flows, a power of two. The kernel walks a list for
+/// each new flow, 8,192 flows in up to 5 ms, so that a single list would exhaust a gateway's
+/// processors. `ct id` is a keyed hash, and spreads flows evenly.
 fn buckets(per_client: u32) -> u32 {
     let most = (per_client / BUCKET).clamp(1, MAX_BUCKETS);
     1 << most.ilog2()
 }
 
-/// Counts a flow in a set, and refuses it where it is one too many.
+/// Returns the statement that counts a flow in a set, and refuses it beyond the limit.
 fn counted(set: &str, most: u32) -> String {
     let buckets = buckets(most);
     let (mask, in_each) = (buckets - 1, most / buckets);
@@ -240,7 +240,7 @@ fn is_single(net: &IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
 }
 
-/// A network in a map: one address without its length, which only maps of intervals have.
+/// Formats a network for a map: without its length if single, since only interval maps have one.
 fn element(net: &IpNet) -> String {
     if is_single(net) {
         net.addr().to_string()
@@ -249,14 +249,14 @@ fn element(net: &IpNet) -> String {
     }
 }
 
-/// What a set of counts is.
+/// Returns the definition of a set of counts.
 fn of_buckets(buckets: u32) -> String {
     format!("typeof ct id; size {buckets}; flags dynamic;")
 }
 
 impl FlowLimits {
-    /// These limits where the kernel's table has room for `max` connections: one client may have a
-    /// sixteenth of them.
+    /// Lowers the limits if the kernel's table has room for `max` connections: one client may have
+    /// a sixteenth of them.
     pub(super) fn within(self, max: Option<u64>) -> Self {
         let most = max.and_then(|max| u32::try_from(max / 16).ok());
         Self {
@@ -266,7 +266,7 @@ impl FlowLimits {
     }
 }
 
-/// The family of a network in the words of `nft`.
+/// Returns the family of a network in `nft` syntax.
 pub(super) const fn ip(net: &IpNet) -> &'static str {
     match net {
         IpNet::V4(_) => "ip",
@@ -283,17 +283,17 @@ fn hex(key: &[u8; 32]) -> String {
 }
 
 const FAMILIES: [(&str, &str); 2] = [("ip", "ipv4"), ("ip6", "ipv6")];
-/// Counts what is refused.
+/// Counter of refused packets.
 pub(super) const REFUSED: &str = "refused_flows";
-/// Counts flows of all clients.
+/// Set that counts flows of all clients.
 const ALL: &str = "all_flows";
-/// Ends the names of maps of whole networks.
+/// Suffix of the names of maps of whole networks.
 const NETWORKS: &str = "_networks";
-/// Counts and refuses.
+/// Chain that counts and refuses.
 const REFUSING: &str = "refused";
-/// How many of those refused are told so. Some kernels have one limit for all ICMP errors.
+/// Rate of error replies to refused packets. Some kernels have one limit for all ICMP errors.
 const ANSWERED: &str = "limit rate 20/second burst 20 packets";
-/// Counts flows of addresses that no client has yet.
+/// Set that counts flows of addresses that no client has yet.
 const UNKNOWN: &str = "unknown";
 const BUCKETS_UNKNOWN: u32 = 8;
 const DIRECTIONS: [FlowDirection; 2] = [
@@ -310,12 +310,12 @@ const DIRECTIONS: [FlowDirection; 2] = [
         admits_unknown: false,
     },
 ];
-/// Flows that a list has at most, unless there are as many lists as there may be.
+/// Most flows of a list, unless the number of lists is at its maximum.
 const BUCKET: u32 = 128;
 const MAX_BUCKETS: u32 = 1024;
-/// Seconds for which an idle TCP connection is known, in place of five days.
+/// Seconds for which an idle TCP connection is tracked, in place of five days.
 ///
-/// Source: RFC 5382 §5, the least that a translator may have.
+/// Source: RFC 5382 §5, the minimum for a translator.
 const ESTABLISHED: u32 = 2 * 3600 + 4 * 60;
 
 #[cfg(test)]
@@ -371,7 +371,7 @@ mod tests {
         let given = format!("add element inet t from_ip {{ 10.83.0.2 : goto {other} }}");
         assert_eq!(lines.last(), Some(&given));
         assert_eq!(rules.give(&owned(&[])), [gone]);
-        // Its chain is there, with what it has.
+        // The chain still exists, with its counts.
         assert_eq!(rules.give(&owned(&[("10.83.0.2/32", 8)])), [given]);
     }
 

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// Another program has the port on the link at first, and nothing says when it lets go of it.
+/// Another program has the port on the link at first; its release is not announced.
 #[tokio::test]
 async fn a_port_that_could_not_be_had_on_a_link_is_tried_again() {
     let other = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -24,11 +24,11 @@ async fn a_port_that_could_not_be_had_on_a_link_is_tried_again() {
         }
     };
     tokio::spawn(follow(vec![address], links, <[Link]>::to_vec, serve));
-    // It has been tried by now: this runtime has one thread.
+    // The port has been tried by now: this runtime has one thread.
     tokio::task::yield_now().await;
     drop(other);
     let come = async {
-        // Nobody listens at first.
+        // No socket listens at first.
         while connect(address).await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -38,7 +38,7 @@ async fn a_port_that_could_not_be_had_on_a_link_is_tried_again() {
     assert_eq!(stream.unwrap().local_addr().unwrap(), address);
 }
 
-/// From another address, so that it never finds itself.
+/// Connects from another address, so that the connection never reaches itself.
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into())?;

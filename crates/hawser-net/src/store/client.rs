@@ -16,49 +16,49 @@ use crate::unix_time::UnixTime;
 
 /// The enrolled gateways of a client, in the file `client.json`.
 ///
-/// Can be shared by many tasks; changing writes the file before it returns.
+/// Can be shared by many tasks; each change writes the file before it returns.
 #[derive(Debug)]
 pub struct ClientStore {
     file: JsonFile<State>,
 }
 
-/// A gateway that knows this client.
+/// A gateway that this client has enrolled with.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct EnrolledGateway {
-    /// The key that it proves.
+    /// The key that the gateway proves.
     pub key: PublicKey,
-    /// Its addresses, the best first; the first 16 are kept.
+    /// Addresses of the gateway, the best first; the first 16 are kept.
     pub addresses: Vec<HostPort>,
-    /// Time at which this client enrolled with it, the last time if more than once.
+    /// Time of the latest enrolment with this gateway.
     pub enrolled_at: UnixTime,
-    /// Where it was reached before, the latest address first. Its names may lead elsewhere by now.
+    /// Addresses where it was reached, the latest first. Its names may since resolve differently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reached: Vec<SocketAddr>,
-    /// It is for connections to itself alone.
+    /// Whether the gateway serves only connections to itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer_only: bool,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
 
 impl ClientStore {
-    /// Reads the file in `dir`; a missing one is a client that has not enrolled.
+    /// Reads the file in `dir`; a missing file means a client that has not enrolled.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
             file: JsonFile::open(dir, StateFile::Client)?,
         })
     }
 
-    /// All gateways, the one enrolled with last first.
+    /// Returns all gateways, the latest enrolment first.
     pub fn gateways(&self) -> Vec<EnrolledGateway> {
         self.file
             .read(|state| state.gateways.iter().rev().cloned().collect())
     }
 
-    /// The gateway to use when none is named: the one enrolled with last that is more than a peer.
+    /// Returns the default gateway: the latest enrolled one that is not only a peer.
     pub fn default_gateway(&self) -> Option<EnrolledGateway> {
         self.file.read(|state| {
             let mut latest = state.gateways.iter().rev();
@@ -66,14 +66,14 @@ impl ClientStore {
         })
     }
 
-    /// The gateway with key `key`.
+    /// Returns the gateway with key `key`.
     pub fn gateway(&self, key: &PublicKey) -> Option<EnrolledGateway> {
         self.file
             .read(|state| state.gateways.iter().find(|g| g.key == *key).cloned())
     }
 
-    /// Remembers a gateway that has answered an enrolment; it becomes the default. One that is
-    /// known already gets the new addresses.
+    /// Stores a gateway that has accepted an enrolment; it becomes the default. A known gateway
+    /// gets the new addresses.
     pub fn remember(
         &self,
         key: PublicKey,
@@ -83,7 +83,7 @@ impl ClientStore {
         self.put(key, addresses, now, false)
     }
 
-    /// As [`ClientStore::remember`] for a peer, which is no gateway for anything else.
+    /// As [`ClientStore::remember`], for a peer that serves only connections to itself.
     pub fn remember_peer(
         &self,
         key: PublicKey,
@@ -126,8 +126,8 @@ impl ClientStore {
         })
     }
 
-    /// Remembers where the gateway `key` was reached, the latest address first; the first 16 are
-    /// kept. Of one that is not known nothing is kept.
+    /// Stores the addresses where the gateway `key` was reached, the latest first; keeps the first
+    /// 16. Does nothing for an unknown gateway.
     pub fn note_reached(&self, key: &PublicKey, reached: &[SocketAddr]) -> Result<(), StoreError> {
         self.file.update(|state| {
             let mut gateways = state.gateways.iter_mut();
@@ -138,7 +138,7 @@ impl ClientStore {
         })
     }
 
-    /// Forgets the gateway `key`; says whether it was known.
+    /// Removes the gateway `key`; returns whether it was known.
     pub fn forget(&self, key: &PublicKey) -> Result<bool, StoreError> {
         self.file.update(|state| {
             let before = state.gateways.len();
@@ -147,13 +147,13 @@ impl ClientStore {
         })
     }
 
-    /// Reads the file again if another process has changed it; says whether it was changed.
+    /// Reads the file again if another process has changed it; returns whether it was changed.
     pub fn reload_if_changed(&self) -> Result<bool, StoreError> {
         self.file.reload_if_changed()
     }
 }
 
-/// The gateways in the order of enrolment: the clock may have been set back in between.
+/// The gateways in the order of enrolment, since the clock may have been set back in between.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 struct State {

@@ -9,15 +9,15 @@ use super::secret;
 use crate::identity::{Identity, IdentityError};
 use crate::{files, sys};
 
-/// The directory of everything that one host keeps; a running daemon is found through it.
+/// The directory of all state of one host; a running daemon is found through it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateDir {
     path: PathBuf,
 }
 
 impl StateDir {
-    /// The directory to use: `explicit`; else `/var/lib/hawser` for root; else
-    /// `$XDG_STATE_HOME/hawser`, by default `~/.local/state/hawser`. Makes nothing.
+    /// Returns the directory to use: `explicit`; else `/var/lib/hawser` for root; else
+    /// `$XDG_STATE_HOME/hawser`, by default `~/.local/state/hawser`. Creates nothing.
     pub fn resolve(explicit: Option<PathBuf>) -> Result<Self, StoreError> {
         Self::choose(explicit, sys::effective_user() == 0, |name| {
             env::var_os(name)
@@ -29,7 +29,7 @@ impl StateDir {
         is_root: bool,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, StoreError> {
-        // The XDG specification has relative paths ignored.
+        // The XDG specification demands that relative paths are ignored.
         let absolute = |name| {
             variable(name)
                 .map(PathBuf::from)
@@ -46,40 +46,40 @@ impl StateDir {
         Ok(Self { path })
     }
 
-    /// Makes the directory with mode 0700 when it is missing; refuses one that everybody may write
-    /// to.
+    /// Creates the directory with mode 0700 when it is missing; refuses one that every user may
+    /// write to.
     pub fn prepare(&self) -> Result<(), StoreError> {
         Ok(files::private_dir(&self.path)?)
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is the one of the system, `/var/lib/hawser`.
+    /// Returns whether this is the system's directory, `/var/lib/hawser`.
     pub fn is_system(&self) -> bool {
         self.path == Path::new(ROOT_DIR)
     }
 
-    /// The file `name` in it.
+    /// Returns the path of the file `name` in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// This host's identity, made at the first call; see [`Identity::load_or_create`].
+    /// Returns this host's identity, created at the first call; see [`Identity::load_or_create`].
     pub fn identity(&self) -> Result<Identity, IdentityError> {
         Identity::load_or_create(&self.file("key"))
     }
 
-    /// 256 random bits that whoever can read the directory knows, as text (base64url without
-    /// padding, 43 characters): the content of the file `name`, mode 0600, which is made at the
-    /// first call.
+    /// Returns 256 random bits as text (base64url without padding, 43 characters): the content of
+    /// the file `name`, mode 0600, which is created at the first call. They prove that a process
+    /// can read the directory.
     pub fn secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
         secret::load_or_create(&self.file(name))
     }
 
-    /// Puts a new one in the place of that of [`secret`](Self::secret).
+    /// Replaces the secret of [`secret`](Self::secret) by a new one.
     pub fn renew_secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
         secret::renew(&self.file(name))
     }

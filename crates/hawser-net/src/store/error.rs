@@ -9,16 +9,16 @@ use crate::identity::{FileError, PublicKey};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No place for the state directory is known.
+    /// The location of the state directory cannot be determined.
     #[error("neither XDG_STATE_HOME nor HOME is set to an absolute path; give --state DIR")]
     NoHome,
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     #[error("the system gives no random numbers to make a secret of")]
     NoRandomness,
-    /// A file was changed by something else than this program.
+    /// A file was changed by another program.
     #[error("{} is damaged: {reason}; put back a copy, or move it away: then {}", path.display(),
         without(path))]
     Corrupt {
@@ -36,25 +36,25 @@ pub enum StoreError {
         /// Its version.
         got: u64,
     },
-    /// No peer of that key is stored.
+    /// No peer with that key is stored.
     #[error("no peer has the key {key}")]
     UnknownPeer {
         /// The key asked for.
         key: PublicKey,
     },
-    /// There is an invite with that key already.
+    /// An invite with that key already exists.
     #[error("there is an invite with the key {key} already")]
     InviteExists {
         /// The enrolment key.
         key: PublicKey,
     },
-    /// No invite of that key is stored.
+    /// No invite with that key is stored.
     #[error("no invite has the id {key}")]
     UnknownInvite {
         /// The enrolment key.
         key: PublicKey,
     },
-    /// A client has used the invite, which is of no more use to anybody else.
+    /// A client has used the invite, so no other client can use it.
     #[error("the invite {key} was used by {client}, which `hawser peers revoke` removes")]
     InviteUsed {
         /// The enrolment key.
@@ -62,15 +62,15 @@ pub enum StoreError {
         /// The client that has enrolled with it.
         client: PublicKey,
     },
-    /// The bound on stored entries is reached.
+    /// The limit of stored entries is reached.
     #[error("there are {limit} {what} already, the most that are kept")]
     Full {
-        /// The kind of entry of which there are too many.
+        /// Kind of the entries.
         what: &'static str,
-        /// The number that is kept.
+        /// Limit for entries of this kind.
         limit: usize,
     },
-    /// A name that cannot be shown in a table.
+    /// The name cannot be shown in a table.
     #[error(
         "a name has 1 to {} characters and no control characters, got {got:?}",
         MAX_NAME
@@ -81,7 +81,7 @@ pub enum StoreError {
     },
 }
 
-/// What moving a file away would cost.
+/// Returns the consequence of moving a file away.
 fn without(path: &Path) -> &'static str {
     match StateFile::at(path) {
         Some(file) => file.without_it(),
@@ -89,7 +89,7 @@ fn without(path: &Path) -> &'static str {
     }
 }
 
-/// Version of the files.
+/// Version of the file format.
 pub(super) const VERSION: u64 = 1;
 
 /// The version that a file was written with.
@@ -103,5 +103,5 @@ impl Default for Version {
     }
 }
 
-/// Characters in a peer's name.
+/// Most characters of a peer's name.
 pub(super) const MAX_NAME: usize = 64;

@@ -1,4 +1,4 @@
-//! The clients that a gateway knows: enrolled peers, and invites that are still out.
+//! The clients that a gateway knows: enrolled peers, and invites that are still open.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use crate::unix_time::UnixTime;
 
 /// The peers and invites of a gateway, in the file `gateway.json`.
 ///
-/// Can be shared by many tasks. Looking is quick and touches no file; changing writes the file
+/// Can be shared by many tasks. Reading is quick and touches no file; a change writes the file
 /// before it returns, so it blocks for the time of a few disk accesses.
 #[derive(Debug)]
 pub struct GatewayStore {
@@ -31,50 +31,50 @@ pub struct GatewayStore {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Peer {
-    /// The key that it proves whenever it connects.
+    /// The key that the client proves whenever it connects.
     pub key: PublicKey,
-    /// The administrator's name for it, if there is one.
+    /// The administrator's name for the client, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Time at which it enrolled.
+    /// Time of the enrolment.
     pub enrolled_at: UnixTime,
-    /// The enrolment key of the invite that it used.
+    /// Enrolment key of the invite that the client used.
     pub invite: PublicKey,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
 
-/// An invite that was made here.
+/// An invite that this gateway issued.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct PendingInvite {
     /// The public half of [`crate::invite::Invite::enrolment_identity`].
     pub key: PublicKey,
-    /// From this second on it is refused.
+    /// Time from which the gateway refuses the invite.
     pub expires: UnixTime,
-    /// The client that has enrolled with it.
+    /// The client that has enrolled with the invite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_by: Option<PublicKey>,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
 
 impl PendingInvite {
-    /// True if a client can still enrol with it at `now`.
+    /// Returns whether a client can still enrol with the invite at `now`.
     pub fn is_open(&self, now: UnixTime) -> bool {
         self.used_by.is_none() && now < self.expires
     }
 }
 
-/// The outcome of an enrolment that succeeded.
+/// The outcome of a successful enrolment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enrolment {
-    /// The client is a peer from now on.
+    /// The client is now a peer.
     New,
-    /// The client was a peer already: most likely it did not hear the first answer.
+    /// The client was a peer already: most likely it did not receive the first answer.
     Known,
 }
 
@@ -82,42 +82,42 @@ pub enum Enrolment {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnrolmentError {
-    /// No such invite was made here, or it was forgotten after it expired.
+    /// This gateway did not issue the invite, or forgot it after it expired.
     #[error("no invite with the key {invite} is known here")]
     UnknownInvite {
         /// The enrolment key.
         invite: PublicKey,
     },
-    /// Too late.
+    /// The invite has expired.
     #[error("the invite expired {} s ago", now.since(*expired).as_secs())]
     Expired {
-        /// Time at which it expired.
+        /// Expiry time of the invite.
         expired: UnixTime,
-        /// Time at which it was tried.
+        /// Time of the attempt.
         now: UnixTime,
     },
     /// An invite is for one client.
     #[error("the invite was used by another client")]
     UsedByAnother,
-    /// The client enrolled with this invite and was revoked since; it needs a new one.
+    /// The client enrolled with this invite and was revoked since; it needs a new invite.
     #[error("the client that used this invite was revoked")]
     Revoked,
-    /// The answer could not be written down.
+    /// The enrolment could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl GatewayStore {
-    /// Reads the file in `dir`; a missing one is a gateway that knows no client.
+    /// Reads the file in `dir`; a missing file means a gateway that knows no client.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
             file: JsonFile::open(dir, StateFile::Gateway)?,
         })
     }
 
-    /// Makes an invite known: `key` is the public half of its enrolment identity. Invites that
-    /// expired [`KEEP_EXPIRED`] before `now` are forgotten. Those that expired years ago
-    /// are not, unless room is needed, since the clock may be wrong.
+    /// Stores an invite: `key` is the public half of its enrolment identity. Removes invites that
+    /// expired [`KEEP_EXPIRED`] before `now`. Invites that expired years ago are kept unless room
+    /// is needed, since the clock may be wrong.
     pub fn add_invite(
         &self,
         key: PublicKey,
@@ -149,8 +149,7 @@ impl GatewayStore {
         })
     }
 
-    /// Forgets invites that no client has used until at most `most` of those are left, those that
-    /// expire first before the others.
+    /// Removes unused invites until at most `most` are left, in the order of their expiry.
     pub fn limit_unused_invites(&self, most: usize) -> Result<(), StoreError> {
         self.file.update(|state| {
             let unused = state.invites.iter().filter(|i| i.used_by.is_none());
@@ -163,8 +162,7 @@ impl GatewayStore {
         })
     }
 
-    /// Forgets an invite that no client has used: none can enrol with it any more, as soon as this
-    /// returns.
+    /// Removes an unused invite: no client can enrol with it once this returns.
     pub fn revoke_invite(&self, key: PublicKey) -> Result<PendingInvite, StoreError> {
         self.file.update(|state| {
             let invite = state.invite(&key).cloned();
@@ -177,23 +175,23 @@ impl GatewayStore {
         })
     }
 
-    /// All invites, the oldest first; used and expired ones too.
+    /// Returns all invites, the oldest first, including used and expired ones.
     pub fn invites(&self) -> Vec<PendingInvite> {
         self.file.read(|state| state.invites.clone())
     }
 
-    /// All peers, in the order of their enrolment.
+    /// Returns all peers, in the order of their enrolment.
     pub fn peers(&self) -> Vec<Peer> {
         self.file.read(|state| state.peers.clone())
     }
 
-    /// True if `key` belongs to an enrolled client.
+    /// Returns whether `key` belongs to an enrolled client.
     pub fn is_peer(&self, key: &PublicKey) -> bool {
         self.file.read(|state| state.peer(key).is_some())
     }
 
-    /// True if a client that proves the enrolment key `key` at `now` may get as far as asking to
-    /// enrol. [`Self::admit_enrolment`] has the last word.
+    /// Returns whether a client that proves the enrolment key `key` at `now` may ask to enrol.
+    /// [`Self::admit_enrolment`] makes the final decision.
     pub fn accepts_enrolment(&self, key: &PublicKey, now: UnixTime) -> bool {
         self.file.read(|state| {
             state.invite(key).is_some_and(|invite| {
@@ -207,8 +205,8 @@ impl GatewayStore {
 
     /// Enrols the client with key `client` by the invite with key `invite`.
     ///
-    /// Asking again for the same client does no harm, so that a client may repeat what it had no
-    /// answer to.
+    /// Repeating the call for the same client does no harm, so that a client may repeat a request
+    /// whose answer was lost.
     pub fn admit_enrolment(
         &self,
         invite: PublicKey,
@@ -255,8 +253,8 @@ impl GatewayStore {
         })
     }
 
-    /// Forgets the peer `key`; the invite that it used stays used. Its running sessions are the
-    /// caller's to end.
+    /// Removes the peer `key`; the invite that it used stays used. The caller must end its running
+    /// sessions.
     pub fn revoke(&self, key: PublicKey) -> Result<Peer, StoreError> {
         self.file.update(|state| {
             let peer = state
@@ -268,7 +266,7 @@ impl GatewayStore {
         })
     }
 
-    /// Gives the peer `key` a name to show, 1 to 64 characters, or takes it away.
+    /// Sets the display name of the peer `key`, 1 to 64 characters, or removes it.
     pub fn rename(&self, key: PublicKey, name: Option<&str>) -> Result<(), StoreError> {
         if let Some(name) = name
             && (!(1..=MAX_NAME).contains(&name.chars().count()) || name.contains(char::is_control))
@@ -282,9 +280,9 @@ impl GatewayStore {
         })
     }
 
-    /// Reads the file again if another process has changed it; says whether it was changed.
+    /// Reads the file again if another process has changed it; returns whether it was changed.
     ///
-    /// When that fails, what was known before stays in force.
+    /// On failure the previous content stays in force.
     pub fn reload_if_changed(&self) -> Result<bool, StoreError> {
         self.file.reload_if_changed()
     }
@@ -318,10 +316,10 @@ impl Stored for State {
     }
 }
 
-/// Time for which an invite is remembered after it expired, to be able to say just that.
+/// Time for which an expired invite is remembered, so that a client can be told that it expired.
 pub const KEEP_EXPIRED: Duration = Duration::from_secs(24 * 3600);
 
-/// An invite is valid for as long as its maker wishes.
+/// Longest validity of an invite: its issuer may choose any.
 const FOR_EVER: Duration = Duration::MAX;
 const MAX_INVITES: usize = 10_000;
 const MAX_PEERS: usize = 50_000;

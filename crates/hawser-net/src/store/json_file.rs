@@ -16,14 +16,14 @@ use super::later_fields::LaterFields;
 use super::state_file::{ASIDE, StateFile, WhenDamaged};
 use crate::files::{self, FileError};
 
-/// What a JSON file holds.
+/// The content of a JSON file.
 pub(super) trait Stored: Clone + Default + PartialEq + Serialize + DeserializeOwned {
-    /// The fields that this version does not know, of the value and of each of its entries.
+    /// Returns the fields that this version does not know, of the value and of each of its entries.
     fn later_fields(&self) -> impl Iterator<Item = &LaterFields>;
 }
 
-/// The value of a JSON file, and a way to change it that never loses another process's change, nor
-/// the fields of a later version.
+/// The value of a JSON file; changes never lose another process's change, nor the fields of a later
+/// version.
 #[derive(Debug)]
 pub(super) struct JsonFile<T> {
     file: StateFile,
@@ -37,8 +37,8 @@ struct Cached<T> {
     stamp: Option<Stamp>,
 }
 
-/// The identity of the file when it was read. It is kept open, so that its inode number is not
-/// given to the file that replaces it and a change always shows.
+/// Identity of the file when it was read. The file is kept open, so that its inode number is not
+/// reused for the file that replaces it, and every change is noticed.
 #[derive(Debug)]
 struct Stamp {
     _open: File,
@@ -59,12 +59,12 @@ struct VersionOnly {
 }
 
 impl<T: Stored> JsonFile<T> {
-    /// Reads the file; one that is missing holds the default value.
+    /// Reads the file; a missing file holds the default value.
     pub(super) fn open(dir: &StateDir, file: StateFile) -> Result<Self, StoreError> {
         let path = dir.file(file.name());
         let cached: Cached<T> = load(&path).or_else(|_| {
-            // Another process may be about to replace it; where there is no lock, as on a full
-            // disk, what is read again counts as well.
+            // Another process may be about to replace the file. A second read counts even without
+            // the lock, which cannot be taken on a full disk for example.
             let _lock = files::lock(&path.with_extension("lock"));
             load(&path).or_else(|error| begin_anew(file, &path, error))
         })?;
@@ -78,19 +78,19 @@ impl<T: Stored> JsonFile<T> {
         Ok(Self { file, path, cached })
     }
 
-    /// Looks at the value as it was last read.
+    /// Reads the value as it was last loaded.
     pub(super) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.cached().value)
     }
 
-    /// Reads the file again if it is another one than before; says whether it was.
+    /// Reads the file again if it was replaced; returns whether it was.
     pub(super) fn reload_if_changed(&self) -> Result<bool, StoreError> {
         let mut cached = self.cached();
         let changed = self.is_changed(&cached)?;
         if changed {
             let loaded = load(&self.path);
             *cached = loaded.or_else(|error| match error {
-                // Such as having no descriptor left: the file may be as good as ever.
+                // For example no descriptor is left: the file itself may be intact.
                 StoreError::File(FileError::Io { .. }) => Err(error),
                 _ => begin_anew(self.file, &self.path, error),
             })?;
@@ -98,16 +98,16 @@ impl<T: Stored> JsonFile<T> {
         Ok(changed)
     }
 
-    /// Changes the newest value and writes it before this returns. When `change` fails or leaves
-    /// the value as it was, nothing is written. When writing fails, the file has the old value or
-    /// the new one, and so has this.
+    /// Changes the newest value, and writes it before this returns. When `change` fails or leaves
+    /// the value unchanged, nothing is written. When writing fails, file and memory both have the
+    /// old value or both the new one.
     pub(super) fn update<R, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<R, E> {
         files::private_dir(files::parent(&self.path)).map_err(StoreError::from)?;
-        // The lock serialises writers, those of this process too. Readers are never made to wait
-        // for a disk or for another process.
+        // The lock serialises writers, including those of this process. Readers never wait for a
+        // disk or for another process.
         let _lock = files::lock(&self.path.with_extension("lock")).map_err(StoreError::from)?;
         self.reload_if_changed()?;
         let old = self.read(T::clone);
@@ -115,8 +115,8 @@ impl<T: Stored> JsonFile<T> {
         let result = change(&mut new)?;
         if new != old {
             let outcome = self.write(&new);
-            // Also after a failure: the file may have been replaced before it, and what is looked
-            // at is what a restart would find.
+            // Reloads even after a failure: the file may have been replaced before it, and memory
+            // must match what a restart would find.
             let written = load(&self.path)?;
             *self.cached() = written;
             outcome?;
@@ -140,7 +140,7 @@ impl<T: Stored> JsonFile<T> {
         Ok(now.as_ref() != cached.stamp.as_ref().map(|stamp| &stamp.identity))
     }
 
-    /// A panic elsewhere leaves the value as good as it was: it is only ever replaced whole.
+    /// A panic of another thread leaves the value valid: it is only ever replaced whole.
     fn cached(&self) -> MutexGuard<'_, Cached<T>> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,8 +157,8 @@ impl FileIdentity {
     }
 }
 
-/// Sets a file aside that is only a cache and makes no sense, and begins with the default value.
-/// What others may write is refused still: nothing of this program is to be read there.
+/// Sets an invalid file aside if it is only a cache, and begins with the default value. A file that
+/// other users may write is still refused, since its content cannot be trusted.
 fn begin_anew<T: Default>(
     file: StateFile,
     path: &Path,
@@ -173,7 +173,7 @@ fn begin_anew<T: Default>(
     }
     let begun = Cached::default();
     if matches!(&error, StoreError::File(error) if error.is_passing()) {
-        // It is read again.
+        // The file is read again later.
         tracing::warn!(%error, "going on without a file that can't be read");
         return Ok(begun);
     }
@@ -185,7 +185,7 @@ fn begin_anew<T: Default>(
             let aside = Path::new(&aside).display();
             tracing::warn!(%error, %aside, "set aside a file that can't be used: {what}");
         }
-        // It may be gone by now, or the disk takes no change.
+        // The file may have vanished, or the disk cannot be written.
         Err(refused) => {
             tracing::warn!(%error, %refused, "going on without a file that can't be used: {what}");
         }
@@ -221,7 +221,7 @@ fn parse<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError
         path: path.to_path_buf(),
         reason: e.to_string(),
     };
-    // By itself, since a later version may have any other shape.
+    // Parsed separately, since a later version may have any other shape.
     let VersionOnly { version } = serde_json::from_slice(bytes).map_err(corrupt)?;
     if version > VERSION {
         return Err(StoreError::Version {

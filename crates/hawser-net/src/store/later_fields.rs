@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The fields of an object that this version does not know, which are written back as they were:
-/// after a rollback and an upgrade nothing of them is lost.
+/// The fields of an object that this version does not know. They are written back unchanged, so
+/// that they survive a rollback and an upgrade.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct LaterFields(BTreeMap<String, Value>);

@@ -1,4 +1,4 @@
-//! The hosts that this one knows by name, and whose key each name has.
+//! The hosts that this host knows by name, and the key of each name.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,12 +14,12 @@ use crate::identity::PublicKey;
 
 /// The names that this host knows, in the file `names.json`.
 ///
-/// Can be shared by many tasks; changing writes the file before it returns. No two names have the
-/// same key or the same host name.
+/// Can be shared by many tasks; each change writes the file before it returns. No two names have
+/// the same key or the same host name.
 #[derive(Debug)]
 pub struct NameStore {
     file: JsonFile<State>,
-    /// The problem with the file of which the log has told.
+    /// The problem with the file that was last logged.
     told: Mutex<Option<String>>,
 }
 
@@ -28,19 +28,19 @@ pub struct NameStore {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct NamedPeer {
-    /// Its name in a directory.
+    /// Name of the host in a directory.
     pub name: HostNameAt,
-    /// The key that it proves; none until its first session, whose key is taken on trust.
+    /// The key that the host proves; `None` until its first session, whose key is trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PublicKey>,
-    /// The key was taken on trust: at first contact only the directory said whose it is.
+    /// Whether the key was trusted on first use: only the directory said that it is the host's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trusted_first: bool,
-    /// The number of its entry. Whoever is removed and added again has another one, so what was
-    /// remembered of it does not hold any more.
+    /// Number of the entry. A host that is removed and added again gets another number, so data
+    /// stored for the old entry is invalid.
     #[serde(default)]
     pub added: u64,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
@@ -52,7 +52,7 @@ pub enum NameError {
     /// The file can't be read or changed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Programs could not ask for it.
+    /// The name has no host name, so programs could not resolve it.
     #[error(
         "{name} has no host name, such as bob.example.org for bob@example.org: one label of \
          letters, digits, - and _ is needed before the @, and a name behind it"
@@ -61,21 +61,21 @@ pub enum NameError {
         /// The name.
         name: HostNameAt,
     },
-    /// The name is there, with another key.
+    /// The name is known, with another key.
     #[error("{name} is known with another key; `hawser peers remove {name}` forgets that one")]
     OtherKey {
         /// The name.
         name: HostNameAt,
     },
-    /// The key or the host name is another one's.
+    /// Another name has this key or host name.
     #[error("{name} is known already, with the same {what}")]
     Taken {
-        /// The name that is there.
+        /// The other name.
         name: HostNameAt,
         /// The part that both have.
         what: &'static str,
     },
-    /// No such name is known.
+    /// The name is not known.
     #[error("{name} is not known; `hawser peers list` shows the names that are")]
     Unknown {
         /// The name.
@@ -84,7 +84,7 @@ pub enum NameError {
 }
 
 impl NameStore {
-    /// Reads the file in `dir`; where there is none, no names are known.
+    /// Reads the file in `dir`; a missing file means that no names are known.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
             file: JsonFile::open(dir, StateFile::Names)?,
@@ -92,17 +92,17 @@ impl NameStore {
         })
     }
 
-    /// All of them, in the order in which they were added.
+    /// Returns all hosts, in the order in which they were added.
     pub fn peers(&self) -> Vec<NamedPeer> {
         self.file.read(|state| state.names.clone())
     }
 
-    /// The host with this name.
+    /// Returns the host with this name.
     pub fn peer(&self, name: &HostNameAt) -> Option<NamedPeer> {
         self.find(|peer| peer.name == *name)
     }
 
-    /// The host that programs ask for by `host`.
+    /// Returns the host whose host name is `host`.
     pub fn by_host(&self, host: &HostName) -> Option<NamedPeer> {
         let relative = host.as_str().trim_end_matches('.');
         self.find(|peer| {
@@ -111,13 +111,12 @@ impl NameStore {
         })
     }
 
-    /// The host that has this key.
+    /// Returns the host with this key.
     pub fn by_key(&self, key: &PublicKey) -> Option<NamedPeer> {
         self.find(|peer| peer.key == Some(*key))
     }
 
-    /// Adds a host by its name and key. Without a key, that of its first session is taken on
-    /// trust.
+    /// Adds a host by its name and key. Without a key, the key of its first session is trusted.
     pub fn add(&self, name: &HostNameAt, key: Option<PublicKey>) -> Result<(), NameError> {
         let Some(host) = name.host_name() else {
             return Err(NameError::NoHostName { name: name.clone() });
@@ -127,7 +126,7 @@ impl NameStore {
             if let Some(known) = state.names.iter().find(is_same) {
                 return match known {
                     known if known.name != *name => Err(taken(known, "host name")),
-                    // What is there is worth more than trust.
+                    // A known key is better than trust on first use.
                     _ if key.is_none() => Ok(()),
                     known if known.key.is_none() || known.key == key => {
                         state.set_key(name, key, false)
@@ -154,7 +153,7 @@ impl NameStore {
         })
     }
 
-    /// Takes the key of a host's first session on trust.
+    /// Trusts the key of a host's first session.
     pub fn trust(&self, name: &HostNameAt, key: PublicKey) -> Result<(), NameError> {
         self.file.update(
             |state| match state.names.iter().find(|peer| peer.name == *name) {
@@ -168,7 +167,7 @@ impl NameStore {
         )
     }
 
-    /// Forgets a host.
+    /// Removes a host.
     pub fn remove(&self, name: &HostNameAt) -> Result<NamedPeer, NameError> {
         self.file.update(|state| {
             let place = state.names.iter().position(|peer| peer.name == *name);
@@ -179,8 +178,8 @@ impl NameStore {
         })
     }
 
-    /// Takes in what another process has changed. Where the file can't be read, what was read
-    /// before holds, and the log says so once.
+    /// Loads changes of other processes. If the file can't be read, the previous content stays in
+    /// force, and the problem is logged once.
     pub fn refresh(&self) {
         let problem = self.file.reload_if_changed().err();
         let problem = problem.map(|error| error.to_string());
@@ -189,7 +188,7 @@ impl NameStore {
             return;
         }
         if let Some(error) = &problem {
-            tracing::warn!(%error, "the names that are known can't be read again");
+            tracing::warn!(%error, "cannot reload the known names");
         }
         *told = problem;
     }
@@ -204,7 +203,7 @@ impl NameStore {
 #[serde(rename_all = "kebab-case")]
 struct State {
     version: Version,
-    /// How many entries were ever added.
+    /// Number of entries that were ever added.
     #[serde(default)]
     added: u64,
     names: Vec<NamedPeer>,
@@ -314,7 +313,7 @@ mod tests {
             store.trust(&bob, key(2)),
             Err(NameError::OtherKey { .. })
         ));
-        // Asked to trust again, it keeps what it has.
+        // Adding the name without a key again keeps the key.
         store.add(&bob, None).unwrap();
         assert_eq!(store.peer(&bob).unwrap().key, Some(key(1)));
         store.add(&bob, Some(key(1))).unwrap();

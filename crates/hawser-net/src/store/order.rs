@@ -1,4 +1,4 @@
-//! The order of what hosts say of themselves, over restarts.
+//! Version numbers of hosts' descriptions, kept over restarts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ use crate::identity::PublicKey;
 
 /// The numbers of the newest description of each known host, in the file `order.json`.
 ///
-/// Memory has the newest ones; [`write`](Self::write) brings the file up to them. One process at a
-/// time changes them: the daemon that has the lock of the state directory.
+/// Memory holds the newest numbers; [`write`](Self::write) updates the file. Only one process at a
+/// time changes them: the daemon that holds the lock of the state directory.
 #[derive(Debug)]
 pub struct OrderStore {
     file: JsonFile<State>,
@@ -24,7 +24,7 @@ pub struct OrderStore {
 }
 
 impl OrderStore {
-    /// Reads the file in `dir`; where there is none, nothing is known.
+    /// Reads the file in `dir`; a missing file means that no numbers are known.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         let file: JsonFile<State> = JsonFile::open(dir, StateFile::Order)?;
         let newest = Mutex::new(file.read(|state| state.newest.clone()));
@@ -32,8 +32,8 @@ impl OrderStore {
     }
 
     /// Begins a session of descriptions of this host at this time. Its number is higher than all
-    /// before, also when the clock has gone back. Writes the file; where that fails, the log says
-    /// so, and the number of the next start is as high only if the clock does not go back.
+    /// previous ones, even if the clock has gone back. Writes the file; if that fails, logs it, and
+    /// the number of the next start is higher only if the clock does not go back.
     pub fn begin_session(&self, unix_ms: u64) -> u64 {
         let next = |state: &State| unix_ms.max(state.own_session.saturating_add(1));
         let number = self.file.read(next);
@@ -42,21 +42,21 @@ impl OrderStore {
             Ok::<_, StoreError>(state.own_session)
         });
         written.unwrap_or_else(|error| {
-            tracing::warn!(%error, "can't save the number of this session with known hosts");
+            tracing::warn!(%error, "cannot save the session number for known hosts");
             number
         })
     }
 
-    /// Session and version of the newest description of a host. None where it was removed from the
-    /// book and added again since.
+    /// Returns session and version of the newest description of a host; `None` if the host was
+    /// removed from the book and added again since.
     pub fn newest(&self, peer: &NamedPeer) -> Option<(u64, u64)> {
         let newest = self.lock();
         let it = newest.get(&peer.key?)?;
         (it.added == peer.added).then_some((it.session, it.version))
     }
 
-    /// Stores the numbers of a newer description in memory; says whether they are newer. A host
-    /// without a key has none.
+    /// Stores the numbers of a description in memory if they are newer; returns whether they are.
+    /// Does nothing for a host without a key.
     pub fn set_newest(&self, peer: &NamedPeer, (session, version): (u64, u64)) -> bool {
         let Some(key) = peer.key else {
             return false;
@@ -74,7 +74,7 @@ impl OrderStore {
         true
     }
 
-    /// Writes the numbers of the hosts in the book, which are `peers`, and forgets all others.
+    /// Writes the numbers of `peers`, the hosts in the book, and removes all others.
     pub fn write(&self, peers: &[NamedPeer]) -> Result<(), StoreError> {
         let newest = {
             let mut newest = self.lock();
@@ -90,7 +90,7 @@ impl OrderStore {
         })
     }
 
-    /// A panic elsewhere leaves them as good as they were: each is only ever replaced whole.
+    /// A panic of another thread leaves the numbers valid: each is only ever replaced whole.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Newest>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,11 +118,11 @@ impl Stored for State {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Newest {
-    /// Which entry of the book they are of.
+    /// Number of the entry in the book that the description belongs to.
     added: u64,
     session: u64,
     version: u64,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
@@ -188,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_removed_and_added_begins_anew_with_the_same_key_or_another() {
+    fn a_removed_and_added_host_begins_anew_with_the_same_key_or_another() {
         let scene = Scene::new();
         let order = scene.order();
         for number in [1, 1, 2] {
             let bob = scene.add(&scene.bob, key(number));
-            // Also where nothing was written meanwhile, and the daemon has it in memory.
+            // Holds even if the numbers are only in the daemon's memory.
             assert_eq!(order.newest(&bob), None);
             assert!(order.set_newest(&bob, (u64::MAX, 1)));
             order.write(&scene.names.peers()).unwrap();
@@ -203,7 +203,7 @@ mod tests {
         let bob = scene.add(&scene.bob, key(1));
         assert_eq!(scene.order().newest(&bob), None);
         assert!(scene.order().set_newest(&bob, (5, 1)));
-        // Nothing is kept of those that are gone.
+        // Removed hosts leave no numbers behind.
         order.write(&scene.names.peers()).unwrap();
         assert!(order.lock().is_empty());
     }
@@ -247,7 +247,7 @@ mod tests {
             assert!(order.set_newest(&bob, (1, 1)));
             order.write(&scene.names.peers()).unwrap();
             assert_eq!(scene.order().newest(&bob), Some((1, 1)));
-            // Also while the program runs.
+            // Holds for a running program, too.
             std::fs::write(&path, content).unwrap();
             order.write(&scene.names.peers()).unwrap();
             assert_eq!(scene.order().newest(&bob), Some((1, 1)));

@@ -1,4 +1,4 @@
-//! The inner addresses that a gateway has given to its clients for good.
+//! The inner addresses that a gateway has permanently assigned to its clients.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,12 +15,12 @@ pub struct PacketAddresses {
     file: JsonFile<State>,
 }
 
-/// What is a client's own in the pool: an address, and a block of them for hosts behind it.
+/// A client's own part of the pool: an address, and a block of addresses for hosts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAddresses {
-    /// Number of its address.
+    /// Number of the client's address.
     pub number: u32,
-    /// Number of its block, if it was given one.
+    /// Number of the client's block, if it has one.
     pub block: Option<u32>,
 }
 
@@ -38,7 +38,7 @@ struct Given {
     number: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     block: Option<u32>,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
@@ -51,17 +51,17 @@ impl Stored for State {
 }
 
 impl PacketAddresses {
-    /// Reads the file in `dir`; a missing one has given nothing.
+    /// Reads the file in `dir`; a missing file has no assignments.
     ///
     /// # Errors
-    /// That the file makes no sense, or cannot be read.
+    /// The file is invalid, or cannot be read.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
             file: JsonFile::open(dir, StateFile::PacketAddresses)?,
         })
     }
 
-    /// What was given, the oldest first.
+    /// Returns all assignments, the oldest first.
     pub fn given(&self) -> Vec<(PublicKey, OwnAddresses)> {
         let own = |given: &Given| OwnAddresses {
             number: given.number,
@@ -73,12 +73,12 @@ impl PacketAddresses {
         })
     }
 
-    /// Writes down that `own` belongs to `key` from now on, and to no other client. If it has no
-    /// block, the block that `key` has stays. Addresses of clients of which `is_known` is false are
-    /// forgotten; of a block it stays known that it was given, so that it rests.
+    /// Assigns `own` to `key`, and to no other client. If `own` has no block, `key` keeps the block
+    /// that it has. Removes addresses of clients for which `is_known` is false, unless they have a
+    /// block: an assigned block stays reserved.
     ///
     /// # Errors
-    /// That the file can't be written.
+    /// The file cannot be written.
     pub fn give(
         &self,
         key: PublicKey,
@@ -139,7 +139,7 @@ mod tests {
         later
             .give(third, own(2, None), |key| *key != second)
             .unwrap();
-        // The block of a client that is gone rests.
+        // The block of a removed client stays reserved.
         assert_eq!(
             later.given(),
             [(second, own(3, Some(7))), (third, own(2, None))]

@@ -1,4 +1,4 @@
-//! Keys of servers that this host has met without enrolling, and its own keys towards them.
+//! Keys of servers that this host has met without enrolling, and its own keys for them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,11 +26,11 @@ use crate::unix_time::UnixTime;
 /// Keys of servers, each pinned for an address and port until some time, in the file
 /// `servers.json`.
 ///
-/// Towards each pinned server this host has a key of its own, which goes with the pin. Servers that
-/// compare what they see find no key in common. The keys are derived from a secret of this host's
-/// and a random number in the pin, so the file holds no secret.
+/// This host has a separate key for each pinned server, which ends with the pin. Servers that
+/// compare these keys find none in common. The keys are derived from a secret of this host and a
+/// random number in the pin, so the file holds no secret.
 ///
-/// Can be shared by many tasks. Looking is quick and touches no file; changing blocks for the time
+/// Can be shared by many tasks. Reading is quick and touches no file; a change blocks for the time
 /// of a few disk accesses.
 pub struct PinStore {
     file: JsonFile<State>,
@@ -42,15 +42,15 @@ pub struct PinStore {
 pub struct Pin {
     /// The server's address and port.
     pub at: SocketAddr,
-    /// Its key.
+    /// The server's key.
     pub key: PublicKey,
-    /// From this second on it is forgotten.
+    /// Time at which the pin ends.
     pub until: UnixTime,
-    /// The server has accepted a stream to this port, so the port is known to be its.
+    /// Whether the server has accepted a stream to this port, so the port is known to be its own.
     pub is_confirmed: bool,
 }
 
-/// A key of this host's towards a server whose key is not known yet.
+/// A key of this host for a server whose key is not known yet.
 #[derive(Debug)]
 pub struct Drawn {
     number: u64,
@@ -73,11 +73,11 @@ struct Server {
     at: SocketAddr,
     key: PublicKey,
     until: UnixTime,
-    /// Makes this host's key towards the server.
+    /// Input for the derivation of this host's key for the server.
     number: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     confirmed: bool,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
@@ -90,16 +90,16 @@ impl Stored for State {
 }
 
 impl PinStore {
-    /// Reads the file in `dir`, and the secret there; missing ones are a host that has met nobody.
-    /// Where the secret cannot be written, there is one for this run.
+    /// Reads the file in `dir`, and the secret there; if they are missing, no server is pinned. If
+    /// the secret cannot be written, one is made for this run.
     ///
     /// # Errors
-    /// That one of them makes no sense, or cannot be read.
+    /// The file or the secret is invalid, or cannot be read.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         let file = JsonFile::open(dir, StateFile::Servers)?;
         let secret = match dir.secret(StateFile::ServersSecret.name()) {
             Err(StoreError::File(error @ FileError::Io { .. })) => {
-                tracing::warn!(%error, "using keys towards servers that end with this run");
+                tracing::warn!(%error, "cannot store the secret for keys, using a temporary one");
                 secret::generate()?
             }
             read_or_failed => read_or_failed?,
@@ -107,7 +107,7 @@ impl PinStore {
         Ok(Self { file, secret })
     }
 
-    /// The pin of an address and port at `now`.
+    /// Returns the pin of an address and port at `now`.
     pub fn pin(&self, at: SocketAddr, now: UnixTime) -> Option<Pin> {
         let at = canonical(at);
         self.file.read(|state| Some(state.server(at, now)?.pin()))
@@ -116,13 +116,13 @@ impl PinStore {
     /// Pins a key until `until`, at most [`LONGEST_PIN`] after `now`; a new pin is not confirmed.
     /// If another key is pinned for that address and port, that pin stays and is returned.
     ///
-    /// Forgets pins that have ended, unless the clock is in doubt. If the address, its network or
-    /// the file has too many, one goes: those first that the clock is in doubt about, then
-    /// unconfirmed ones, then those of the provider's network with the most pins, then the one that
+    /// Removes ended pins, unless the clock is in doubt. If the address, its network or the file
+    /// has too many pins, one is evicted: first pins for which the clock is in doubt, then
+    /// unconfirmed pins, then pins of the provider's network with the most pins, then the pin that
     /// ends first.
     ///
     /// # Errors
-    /// That the file cannot be changed.
+    /// The file cannot be changed.
     pub fn keep(
         &self,
         at: SocketAddr,
@@ -132,11 +132,11 @@ impl PinStore {
         self.keep_as((at, key, None), span, false)
     }
 
-    /// The same with this host's key as it was drawn, which the server has seen by now. Where a pin
-    /// is there already, this host's key is that one's.
+    /// As [`Self::keep`], with the drawn key as this host's key, which the server has already seen.
+    /// If a pin exists, its key of this host stays.
     ///
     /// # Errors
-    /// That the file cannot be changed.
+    /// The file cannot be changed.
     pub fn keep_drawn(
         &self,
         at: SocketAddr,
@@ -147,10 +147,10 @@ impl PinStore {
         self.keep_as((at, key, Some(drawn.number)), span, false)
     }
 
-    /// Draws a key of this host's towards a server that is not pinned yet.
+    /// Draws a key of this host for a server that is not pinned yet.
     ///
     /// # Errors
-    /// That there is no randomness.
+    /// The system provides no random numbers.
     pub fn draw(&self, at: SocketAddr) -> Result<Drawn, StoreError> {
         let number = random()?;
         Ok(Drawn {
@@ -159,11 +159,11 @@ impl PinStore {
         })
     }
 
-    /// The same once the server has accepted a stream to that port: from then on the pin is
-    /// confirmed.
+    /// As [`Self::keep`], once the server has accepted a stream to that port: the pin is confirmed
+    /// from then on.
     ///
     /// # Errors
-    /// That the file cannot be changed.
+    /// The file cannot be changed.
     pub fn confirm(
         &self,
         at: SocketAddr,
@@ -173,11 +173,11 @@ impl PinStore {
         self.keep_as((at, key, None), span, true)
     }
 
-    /// Forgets the pin of a key for an address and port, unless it is confirmed: the server with
+    /// Removes the pin of a key for an address and port, unless it is confirmed: the server with
     /// that key does not front the port.
     ///
     /// # Errors
-    /// That the file cannot be changed.
+    /// The file cannot be changed.
     pub fn drop_unconfirmed(&self, at: SocketAddr, key: PublicKey) -> Result<(), StoreError> {
         let at = canonical(at);
         let is_it = |it: &Server| it.at == at && it.key == key && !it.confirmed;
@@ -209,7 +209,7 @@ impl PinStore {
             let is_known = |it: &&mut Server| it.at == at && it.counts(now);
             if let Some(known) = state.servers.iter_mut().find(is_known) {
                 if known.key == key {
-                    // Before the clock is set it can't say when a pin ends.
+                    // Until the clock is set, the new end would be wrong.
                     known.until = if now.is_set() { until } else { known.until };
                     known.confirmed |= confirmed;
                 }
@@ -229,7 +229,7 @@ impl PinStore {
         })
     }
 
-    /// This host's key towards a pinned server.
+    /// Returns this host's key for a pinned server.
     pub fn identity(&self, at: SocketAddr, now: UnixTime) -> Option<Identity> {
         let at = canonical(at);
         let number = self
@@ -264,8 +264,8 @@ impl State {
         servers.find(|it| it.at == at && it.counts(now))
     }
 
-    /// Makes room for one more pin of an address. Where that address or its network has its part,
-    /// one of its own gives way, so that no server displaces the others'.
+    /// Makes room for one more pin of an address. If that address or its network has reached its
+    /// limit, one of its own pins is evicted, so that no server displaces the pins of others.
     fn make_room(&mut self, ip: IpAddr, now: UnixTime) {
         let network = network_of(ip);
         self.limit(now, MAX_OF_ADDRESS, |it| it.at.ip() == ip);
@@ -273,8 +273,8 @@ impl State {
         self.limit(now, MAX_PINS, |_| true);
     }
 
-    /// Forgets one of such pins, if there are `most` of them. Who has many addresses has few
-    /// networks as wide as providers get them, and displaces the pins of none that has fewer.
+    /// Evicts one of the pins that satisfy `is_such`, if there are `most`. A host with many
+    /// addresses has few provider-sized networks, and displaces no pins of a provider with fewer.
     fn limit(&mut self, now: UnixTime, most: usize, is_such: impl Fn(&Server) -> bool) {
         let such = self
             .servers
@@ -317,7 +317,7 @@ impl Server {
     }
 }
 
-/// Whether another end is worth a write.
+/// Returns whether a changed end time is worth a write.
 fn is_news(before: UnixTime, after: UnixTime) -> bool {
     before.since(after).max(after.since(before)) >= WORTH_A_WRITE
 }
@@ -336,7 +336,7 @@ fn random() -> Result<u64, StoreError> {
 /// Longest time for which a server may have its key pinned.
 pub const LONGEST_PIN: Duration = Duration::from_secs(30 * 86_400);
 const MAX_PINS: usize = 1000;
-/// Of one address, and of one network ([`network_of`]).
+/// Most pins of one address, and of one network ([`network_of`]).
 const MAX_OF_ADDRESS: usize = 32;
 const MAX_OF_NETWORK: usize = 128;
 const WORTH_A_WRITE: Duration = Duration::from_secs(3600);
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(store(&folder).pin(at(1), NOW), None);
 
         pins.keep(at(1), key(1), span).unwrap();
-        // Even where its end is no news.
+        // Even if the end time is no news.
         assert!(pins.confirm(at(1), key(1), span).unwrap().is_confirmed);
         assert!(
             pins.keep(at(1), key(1), (day(3), NOW))
@@ -455,12 +455,12 @@ mod tests {
         assert_eq!(pins.file.read(|state| state.servers.len()), MAX_PINS);
         let is_there = |at| pins.pin(at, NOW).is_some();
         assert!(is_there(at(443)) && is_there(elsewhere(2)));
-        // The first to end is confirmed.
+        // The first pin to end is confirmed.
         assert!(is_there(elsewhere(0)) && !is_there(elsewhere(1)));
     }
 
     #[test]
-    fn pins_of_one_address_and_of_one_network_displace_each_other_and_nobody_elses() {
+    fn pins_of_one_address_and_of_one_network_displace_only_each_other() {
         let folder = tempfile::tempdir().unwrap();
         let pins = store(&folder);
         let other = "203.0.113.1:443".parse().unwrap();
@@ -489,7 +489,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pins = store(&folder);
         let others = [at(443), "[2001:db8::1]:443".parse().unwrap()];
-        // Of one provider each: many networks of IPv4, and of IPv6.
+        // Each list belongs to one provider: many networks of IPv4, and of IPv6.
         let v4 = (0..500).map(|n: u16| [198, 18, n as u8, (n >> 8) as u8]);
         let v4 = v4.map(|octets| SocketAddr::from((octets, 443)));
         let v6 = (0..520).map(|n: u16| [0x2001, 0xdb9, n, 0, 0, 0, 0, 1]);
@@ -533,7 +533,7 @@ mod tests {
             let pins = store(&folder);
             let kept = pins.keep(at(1), key(1), (day(7), NOW)).unwrap();
             let span = (wrong + Duration::from_secs(86_400), wrong);
-            // Another server, the same one, and one that claims to be it.
+            // Another server, the same one, and an impostor.
             for (port, key) in [(2, key(2)), (1, key(1)), (1, key(3))] {
                 pins.confirm(at(port), key, span).unwrap();
             }

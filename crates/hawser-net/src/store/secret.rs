@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::error::StoreError;
 use crate::files;
 
-/// Reads the secret in the file `path`, which is made with a new one when there is none.
+/// Reads the secret in the file `path`; creates the file with a new secret when it is missing.
 pub(super) fn load_or_create(path: &Path) -> Result<Zeroizing<String>, StoreError> {
     match load(path) {
         Err(StoreError::File(error)) if error.is_not_found() => {}
@@ -24,7 +24,7 @@ pub(super) fn load_or_create(path: &Path) -> Result<Zeroizing<String>, StoreErro
     }
 }
 
-/// Puts a new secret into the file `path`, whatever is there.
+/// Writes a new secret to the file `path`, and overwrites any content.
 pub(super) fn renew(path: &Path) -> Result<Zeroizing<String>, StoreError> {
     let secret = generate()?;
     files::replace_state(path, line(&secret).as_bytes())?;

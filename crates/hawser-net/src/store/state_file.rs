@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// A file of a state directory. Everything that this program leaves there is in [`ALL`](Self::ALL)
+/// A file of a state directory. Every file that this program leaves there is in [`ALL`](Self::ALL)
 /// or ends in `.lock`, `.sock` or [`ASIDE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,17 +21,17 @@ pub enum StateFile {
     KnownKeys,
     /// The hosts that are known by name.
     Names,
-    /// How new the latest word of each of those hosts is.
+    /// The version numbers of these hosts' newest descriptions.
     Order,
     /// The pinned keys of discovered servers.
     Servers,
-    /// What this host's keys towards them are derived from.
+    /// The secret from which this host's keys for these servers are derived.
     ServersSecret,
     /// Vouchers of servers' owners.
     Vouchers,
     /// The bindings of a directory.
     Directory,
-    /// What the directory seals the ways of calls by.
+    /// The key with which the directory seals the routes of calls.
     DirectoryKey,
     /// The token of the dashboard.
     WebToken,
@@ -39,23 +39,23 @@ pub enum StateFile {
     Usage,
     /// Rules for connections that `hawser rule` has written.
     Rules,
-    /// What `hawser setup` has done.
+    /// The changes that `hawser setup` has made.
     Setup,
 }
 
-/// What becomes of a program that finds a file damaged.
+/// The reaction of a program to a damaged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenDamaged {
-    /// It ends with one line: only the user may decide to lose what is in the file.
+    /// The program ends with a one-line error: only the user may decide to lose the file's content.
     Refused,
-    /// It renames the file to its name and [`ASIDE`], says so in the log, and begins a new one.
+    /// The program renames the file by appending [`ASIDE`], logs that, and begins a new file.
     SetAside,
-    /// It writes the file anew.
+    /// The program writes the file anew.
     Rewritten,
 }
 
 impl StateFile {
-    /// All of them.
+    /// All files.
     pub const ALL: [Self; 17] = [
         Self::Key,
         Self::Gateway,
@@ -76,7 +76,7 @@ impl StateFile {
         Self::Setup,
     ];
 
-    /// Its name in the state directory.
+    /// Returns the name of the file in the state directory.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -99,7 +99,7 @@ impl StateFile {
         }
     }
 
-    /// What becomes of a program that finds it damaged.
+    /// Returns the reaction of a program to a damaged file.
     pub const fn when_damaged(self) -> WhenDamaged {
         match self {
             Self::Order | Self::Servers | Self::Vouchers | Self::Directory | Self::Usage => {
@@ -110,7 +110,7 @@ impl StateFile {
         }
     }
 
-    /// What follows where the file is missing, as the end of a sentence.
+    /// Returns the consequence of a missing file, as the end of a sentence.
     pub const fn without_it(self) -> &'static str {
         match self {
             Self::Key => "clients must enrol anew",
@@ -133,15 +133,15 @@ impl StateFile {
         }
     }
 
-    /// The one at this path.
+    /// Returns the state file at this path.
     pub(super) fn at(path: &Path) -> Option<Self> {
         let name = path.file_name()?;
         Self::ALL.into_iter().find(|file| name == file.name())
     }
 }
 
-/// The end of the name of a damaged file that was set aside. There is one of each file: a later one
-/// takes its place.
+/// Suffix of a damaged file that was set aside. There is at most one for each file: a later one
+/// overwrites it.
 pub const ASIDE: &str = ".damaged";
 
 #[cfg(test)]

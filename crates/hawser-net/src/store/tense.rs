@@ -1,24 +1,24 @@
-//! What a clock that may be wrong says of something that ends.
+//! Validity of an entry with an end time, judged by a clock that may be wrong.
 
 use std::time::Duration;
 
 use crate::unix_time::UnixTime;
 
-/// What the clock says of something that counts until some time.
+/// Validity of an entry, by the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tense {
-    /// It has not ended.
+    /// The entry is valid.
     Counts,
-    /// It has ended, and may be forgotten.
+    /// The entry has ended, and may be removed.
     Ended,
-    /// The clock is wrong now, or was when it was written. It says nothing and is not forgotten,
+    /// The clock is wrong now, or was when the entry was written. The entry is ignored, but kept
     /// unless its room is needed: the clock may be right again soon.
     Doubtful,
 }
 
 impl Tense {
-    /// Of something that counts until `until`, and for no longer than `longest`. Before the clock
-    /// is set, everything counts that has not ended even so.
+    /// Judges an entry that is valid until `until`, and for no longer than `longest`. While the
+    /// clock is not set, an entry is valid if its end is later than the clock.
     pub(super) fn of(until: UnixTime, longest: Duration, now: UnixTime) -> Self {
         if now < until {
             let counts = until <= now + longest || !now.is_set();
@@ -29,7 +29,7 @@ impl Tense {
     }
 }
 
-/// Longest time that passes between two looks: beyond it, the clock has more likely jumped.
+/// Longest time between two reads: beyond it, the clock has more likely jumped.
 const LONGEST_PAUSE: Duration = Duration::from_secs(366 * 86_400);
 
 #[cfg(test)]
@@ -48,12 +48,12 @@ mod tests {
             (now + days(30), now, Tense::Counts),
             (now, now, Tense::Ended),
             (now, now + days(366), Tense::Ended),
-            // The clock jumps ahead, or was ahead when this was written.
+            // The clock jumps ahead, or was ahead when the entry was written.
             (now, year(2099), Tense::Doubtful),
             (year(2099), now, Tense::Doubtful),
-            // It is set back, by less than to before this program was made.
+            // The clock is set back, but not to before this program was made.
             (now + days(31), now, Tense::Doubtful),
-            // It is not set, or was not when this was written.
+            // The clock is not set, or was not when the entry was written.
             (now, UnixTime::from_secs(0), Tense::Counts),
             (now, year(1990), Tense::Counts),
             (UnixTime::from_secs(9), UnixTime::from_secs(9), Tense::Ended),

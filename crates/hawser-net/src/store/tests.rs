@@ -13,9 +13,9 @@ use crate::replace_if_changed;
 use crate::unix_time::UnixTime;
 use crate::voucher::Voucher;
 
-/// Writes something that `n` names, and returns what is there then if that was acknowledged.
+/// Writes an entry numbered `n`, and returns its text if the write was acknowledged.
 type Put = fn(&StateDir, u8) -> Option<String>;
-/// Everything that a restart finds.
+/// Returns all entries that a restart finds.
 type Get = fn(&StateDir) -> BTreeSet<String>;
 
 #[test]
@@ -28,7 +28,7 @@ fn whatever_was_acknowledged_is_there_after_a_fault_at_any_step_of_any_file() {
             || {
                 let folder = tempfile::tempdir().unwrap();
                 let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
-                // What is made once is made under faults.
+                // A file that is created once is created under faults.
                 let is_once = matches!(file, StateFile::Key | StateFile::WebToken);
                 let before = (!is_once).then(|| put(&dir, 1).unwrap());
                 (folder, dir, before)
@@ -46,7 +46,7 @@ fn whatever_was_acknowledged_is_there_after_a_fault_at_any_step_of_any_file() {
     }
 }
 
-/// How a file is written and read; none of those that other crates write, with tests of their own.
+/// Returns how a file is written and read; `None` for files that other crates write and test.
 fn stores(file: StateFile) -> Option<(Put, Get)> {
     Some(match file {
         StateFile::Key => (
@@ -57,13 +57,13 @@ fn stores(file: StateFile) -> Option<(Put, Get)> {
             |dir, _| Some(dir.secret("web-token").ok()?.to_string()),
             |dir| [dir.secret("web-token").unwrap().to_string()].into(),
         ),
-        // The same code as for the token.
+        // They use the same code as the token.
         StateFile::ServersSecret | StateFile::DirectoryKey => return None,
         StateFile::Addresses => (
             |dir, n| {
                 let text = format!("address {}", n.min(2));
                 replace_if_changed(&dir.file("addresses.json"), text.as_bytes()).ok()?;
-                // The newest takes the place of the one before, which is no loss.
+                // The newest entry overwrites the previous one, which is no loss.
                 Some("address".to_owned())
             },
             |dir| {

@@ -14,9 +14,9 @@ use super::tense::Tense;
 use crate::unix_time::UnixTime;
 use crate::voucher::{MAX_SPAN, VouchedKeys, Voucher};
 
-/// The newest voucher of each name, until it ends, in the file `vouchers.json`.
+/// The newest voucher of each name, until it expires, in the file `vouchers.json`.
 ///
-/// Can be shared by many tasks. Looking is quick and touches no file; changing blocks for the time
+/// Can be shared by many tasks. Reading is quick and touches no file; a change blocks for the time
 /// of a few disk accesses.
 #[derive(Debug)]
 pub struct VoucherStore {
@@ -27,13 +27,13 @@ pub struct VoucherStore {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct KeptVoucher {
-    /// Where the name has Hawser, and with which keys; `None` where it has none.
+    /// Ports and keys of the name's Hawser; `None` if the name has no Hawser.
     pub bonded: Option<VouchedKeys>,
-    /// When it was fetched.
+    /// Time at which the voucher was fetched.
     pub since: UnixTime,
-    /// From this second on it says nothing any more.
+    /// Time at which the voucher expires.
     pub until: UnixTime,
-    /// Of a later version.
+    /// Fields of a later version.
     #[serde(flatten)]
     later: LaterFields,
 }
@@ -55,16 +55,16 @@ impl Stored for State {
 }
 
 impl VoucherStore {
-    /// Reads the file in `dir`; where there is none, nobody has vouched for anything.
+    /// Reads the file in `dir`; a missing file means that no voucher is known.
     ///
     /// # Errors
-    /// That it makes no sense, or cannot be read.
+    /// The file is invalid, or cannot be read.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         let file = JsonFile::open(dir, StateFile::Vouchers)?;
         Ok(Self { file })
     }
 
-    /// The voucher of a name, if one is kept that has not ended at `now`.
+    /// Returns the voucher of a name, if one is stored that has not expired at `now`.
     pub fn voucher(&self, name: &HostName, now: UnixTime) -> Option<KeptVoucher> {
         self.file.read(|state| {
             let kept = state.vouchers.get(key(name))?;
@@ -72,12 +72,12 @@ impl VoucherStore {
         })
     }
 
-    /// Keeps a voucher that was fetched at `now`, in place of the one before, until its span is
-    /// over. Forgets those that have ended. If there are too many, one goes: those first that the
-    /// clock is in doubt about, then the one that ends first.
+    /// Stores a voucher that was fetched at `now`, in place of the previous one, until it expires.
+    /// Removes expired vouchers. If there are too many, one is evicted: first vouchers for which
+    /// the clock is in doubt, then the one that expires first.
     ///
     /// # Errors
-    /// That the file cannot be changed.
+    /// The file cannot be changed.
     pub fn keep(
         &self,
         name: &HostName,
@@ -111,7 +111,7 @@ impl KeptVoucher {
     }
 }
 
-/// A name with a final dot is the same one.
+/// Returns the key of a name: a final dot makes no difference.
 fn key(name: &HostName) -> &str {
     name.as_str().trim_end_matches('.')
 }
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(bonded, voucher(1, 7).bonded, "{wrong}");
             assert_eq!(there("example.com"), None, "{wrong}");
         }
-        // While the clock is not set, names are held to what was vouched.
+        // While the clock is not set, vouchers still bind their names.
         let folder = tempfile::tempdir().unwrap();
         let kept = store(&folder);
         kept.keep(&name("example.org"), &voucher(1, 7), NOW)

@@ -1,4 +1,4 @@
-//! The reasons for which reading, writing and sending fail.
+//! Errors of reading, writing and sending.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use hawser_session::{DatagramError, StreamError};
 
 use crate::driver::{ConnectionError, Failure};
 
-/// The inner error of an [`io::Error`] of kind `ConnectionReset`: the peer reset the stream, or
-/// its direction of it.
+/// The inner error of an [`io::Error`] of kind `ConnectionReset`: the peer reset the stream, or its
+/// own direction of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer reset the stream with code {code}")]
 pub struct ResetByPeer {
@@ -15,7 +15,7 @@ pub struct ResetByPeer {
     pub code: u32,
 }
 
-/// The inner error of an [`io::Error`] of kind `BrokenPipe`: the peer reads no more of the stream.
+/// The inner error of an [`io::Error`] of kind `BrokenPipe`: the peer stopped reading the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer stopped reading the stream with code {code}")]
 pub struct StoppedByPeer {
@@ -23,11 +23,11 @@ pub struct StoppedByPeer {
     pub code: u32,
 }
 
-/// A stream can't be read.
+/// Reason why a stream can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The peer reset the stream, or its direction of it. Bytes that were not read are lost.
+    /// The peer reset the stream, or its own direction of it. Bytes that were not read are lost.
     #[error("the peer reset the stream with code {code}")]
     Reset {
         /// The peer's code; 0 when it gave none.
@@ -44,11 +44,11 @@ pub enum ReadError {
     ConnectionLost(#[from] ConnectionError),
 }
 
-/// A stream can't be written to, or not everything arrives.
+/// Reason why a stream can't be written to, or why not everything arrives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The peer reads no more. Bytes that it did not hold are dropped.
+    /// The peer has stopped reading. Bytes that it did not hold are dropped.
     #[error("the peer stopped reading the stream with code {code}")]
     Stopped {
         /// The peer's code; 0 when it gave none.
@@ -71,7 +71,7 @@ pub enum WriteError {
     ConnectionLost(#[from] ConnectionError),
 }
 
-/// A datagram can't be sent.
+/// Reason why a datagram can't be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendDatagramError {
@@ -81,12 +81,12 @@ pub enum SendDatagramError {
     /// The datagram is larger than a datagram may be.
     #[error("a datagram of {size} bytes is too large; the largest has {max}")]
     TooLarge {
-        /// Its bytes.
+        /// The datagram's size in bytes.
         size: usize,
-        /// The bytes of the largest one.
+        /// The largest size in bytes.
         max: usize,
     },
-    /// The stream that it belongs to is over.
+    /// The datagram's stream is over.
     #[error("the stream is over")]
     Closed,
     /// The connection is over.
@@ -136,7 +136,7 @@ impl From<Failure> for WriteError {
 }
 
 impl SendDatagramError {
-    /// `ended`: why the connection is over, where it is.
+    /// `ended`: why the connection is over, if it is.
     pub(super) fn new(error: DatagramError, ended: Option<ConnectionError>) -> Self {
         match (error, ended) {
             (DatagramError::NotTaken, None) => Self::NotTaken,

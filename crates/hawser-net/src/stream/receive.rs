@@ -1,4 +1,4 @@
-//! The direction of a stream that is read.
+//! The receiving half of a stream.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +20,7 @@ use crate::driver::Waiting;
 #[derive(Debug)]
 pub struct RecvStream {
     core: Arc<Core>,
-    /// The end was read, or this side wants no more.
+    /// The end was read, or this side has stopped reading.
     ended: bool,
     unordered: bool,
 }
@@ -49,7 +49,7 @@ impl RecvStream {
         self.core.id
     }
 
-    /// Returns what the peer said when it opened this stream; empty for a stream of one's own.
+    /// Returns the peer's metadata when it opened this stream; empty for a stream of one's own.
     pub fn opening(&self) -> &Bytes {
         &self.core.opening
     }
@@ -67,9 +67,9 @@ impl RecvStream {
         Ok(poll_fn(|cx| self.poll_chunk(cx, max)).await?)
     }
 
-    /// Waits for bytes in whichever order they come, at most `max`; `None` once every byte was
-    /// handed out. Bytes that wait behind a lost chunk are had at once. From the first call on the
-    /// stream can't be read in order any more. Cancel safe, as [`RecvStream::read_chunk`].
+    /// Waits for bytes in the order of their arrival, at most `max`; `None` once every byte was
+    /// handed out. Bytes that wait behind a lost chunk are available at once. From the first call
+    /// on the stream can't be read in order any more. Cancel safe, as [`RecvStream::read_chunk`].
     ///
     /// # Errors
     /// When the peer reset the stream, or the connection is over.
@@ -80,17 +80,17 @@ impl RecvStream {
         Ok(poll_fn(|cx| self.poll_chunk(cx, max)).await?)
     }
 
-    /// Reads no more: the peer's writer hears `code`, and what comes is dropped. Reading gives the
-    /// end from now on. A peer of an older version is not told.
+    /// Stops reading: the peer's writer receives `code`, and arriving bytes are dropped. Reads
+    /// return the end from now on. A peer of an older version is not told.
     pub fn stop(&mut self, code: u32) {
         if !std::mem::replace(&mut self.ended, true) {
             self.core.driver.stop_reading(self.core.id, code);
         }
     }
 
-    /// Waits for the next datagram that came beside the stream. Datagrams that were not taken
-    /// are kept within bounds, and the oldest are dropped first. Cancel safe: a future that is
-    /// dropped has taken none.
+    /// Waits for the next datagram beside the stream. Datagrams that were not taken are kept within
+    /// bounds, and the oldest are dropped first. Cancel safe: a future that is dropped has taken
+    /// none.
     ///
     /// # Errors
     /// When the stream is over.
@@ -98,8 +98,8 @@ impl RecvStream {
         Ok(poll_fn(|cx| self.poll_datagram(cx)).await?)
     }
 
-    /// As [`RecvStream::read_datagram`], and `None` once the peer has ended the stream. What the
-    /// stream itself carries is read and dropped. For Hawser's own programs.
+    /// As [`RecvStream::read_datagram`], and `None` once the peer has ended the stream. Bytes of
+    /// the stream itself are read and dropped. For Hawser's own programs.
     ///
     /// # Errors
     /// When the peer reset the stream, or the connection is over.

@@ -18,7 +18,7 @@ use crate::thread_memory;
 
 /// The sending half of a [`BondStream`](super::BondStream).
 ///
-/// Dropped without [`SendStream::finish`] or [`SendStream::reset`], it finishes: what was written
+/// Dropped without [`SendStream::finish`] or [`SendStream::reset`], it finishes: written data still
 /// arrives, and the end after it.
 #[derive(Debug)]
 pub struct SendStream {
@@ -43,8 +43,8 @@ impl SendStream {
     }
 
     /// Sends packets of the tunnel that this stream stands for: over the session's association,
-    /// else as datagrams beside the stream. What can't be sent is lost, as it might be on the way.
-    /// For Hawser's own programs.
+    /// else as datagrams beside the stream. Packets that can't be sent are lost, as they might be
+    /// on the path. For Hawser's own programs.
     #[doc(hidden)]
     pub fn send_packets(&self, packets: &mut Vec<Bytes>) {
         if !self.core.driver.send_packets(packets) {
@@ -57,15 +57,15 @@ impl SendStream {
         }
     }
 
-    /// Gives the tunnel that this stream stands for its place: what comes over the session's
-    /// association for these networks goes to `sink`, until the place is dropped. Datagrams beside
-    /// the stream do not. For Hawser's own programs.
+    /// Gives the tunnel that this stream stands for its place: packets for these networks that
+    /// arrive over the session's association go to `sink`, until the place is dropped. Datagrams
+    /// beside the stream do not. For Hawser's own programs.
     #[doc(hidden)]
     pub fn place_packets(&self, networks: &[IpNet], sink: Arc<dyn PacketSink>) -> PacketPlace {
         self.core.driver.place_packets(networks, sink)
     }
 
-    /// Waits until the peer has accepted the stream; gives what it said then.
+    /// Waits until the peer has accepted the stream; returns the peer's metadata.
     ///
     /// # Errors
     /// When the peer reset the stream, or the connection is over.
@@ -80,36 +80,36 @@ impl SendStream {
         Ok(accepted.await?)
     }
 
-    /// Writes some of `bytes` without copying large ones, as soon as there is room; what was taken
-    /// is cut off the front. Returns how many bytes that are: 0 for no bytes only. Cancel safe: a
-    /// future that is dropped has taken nothing.
+    /// Writes some of `bytes`, without copying large ones, as soon as there is room. Cuts the
+    /// written bytes off the front and returns their number: 0 only if `bytes` is empty. Cancel
+    /// safe: a future that is dropped has taken nothing.
     ///
     /// # Errors
-    /// When the peer reads no more or reset the stream, this side finished, or the connection is
-    /// over.
+    /// When the peer has stopped reading or has reset the stream, this side finished, or the
+    /// connection is over.
     pub async fn write_bytes(&mut self, bytes: &mut Bytes) -> Result<usize, WriteError> {
         Ok(poll_fn(|cx| self.poll_write_bytes(cx, bytes)).await?)
     }
 
-    /// Ends this direction behind what was written. Does nothing the second time.
+    /// Ends this direction behind the written data. Does nothing the second time.
     ///
     /// # Errors
-    /// When the peer reads no more or reset the stream, or the connection is over.
+    /// When the peer has stopped reading or has reset the stream, or the connection is over.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         Ok(self.end()?)
     }
 
-    /// Ends this direction at once: what the peer does not hold yet is dropped, and its reader
-    /// hears `code`. The other direction goes on, except with a peer of an older version: that one
-    /// hears a reset of the whole stream.
+    /// Ends this direction at once: data that the peer does not hold yet is dropped, and the peer's
+    /// reader receives `code`. The other direction goes on, except with a peer of an older version,
+    /// which receives a reset of the whole stream.
     pub fn reset(&mut self, code: u32) {
         self.core.answer();
         self.ended = true;
         self.core.driver.reset_sending(self.core.id, code);
     }
 
-    /// Waits until the peer holds everything that was written and the end, `None`, or reads no
-    /// more, which gives its code. Cancel safe.
+    /// Waits until the peer holds all written data and the end, and returns `None`, or until the
+    /// peer has stopped reading, and returns its code. Cancel safe.
     ///
     /// # Errors
     /// When the peer reset both directions of the stream, or the connection is over.
@@ -125,15 +125,14 @@ impl SendStream {
     /// [`SendStream::finish`]. Cancel safe.
     ///
     /// # Errors
-    /// When the peer reads no more or reset the stream, or the connection is over.
+    /// When the peer has stopped reading or has reset the stream, or the connection is over.
     pub async fn acknowledged(&mut self) -> Result<(), WriteError> {
         Ok(self.wait_for_peer(Waiting::Acknowledged).await?)
     }
 
-    /// Sends a datagram beside the stream: once, by any link, as soon as one takes it. It may be
-    /// lost, and it may overtake others and what is written to the stream. The peer has to know
-    /// the stream already. At most [`MAX_DATAGRAM`](hawser_wire::MAX_DATAGRAM) bytes, and none is
-    /// fine as well.
+    /// Sends a datagram beside the stream: once, by the first link that takes it. It may be lost,
+    /// and it may overtake other datagrams and the data of the stream. The peer has to know the
+    /// stream already. At most [`MAX_DATAGRAM`](hawser_wire::MAX_DATAGRAM) bytes; it may be empty.
     ///
     /// # Errors
     /// When the peer takes no datagrams, this one is too large, or the stream is over.
@@ -153,13 +152,13 @@ impl SendStream {
         if bytes.len() < SHORT_WRITE || !self.is_beginning() {
             return self.poll_write_kept(cx, bytes);
         }
-        // Only what goes now is copied: no budget has a copy of the rest, which waits where it is.
+        // Only bytes that leave now are copied: no budget covers a copy of the waiting rest.
         let written = ready!(self.poll_write_slice(cx, bytes))?;
         bytes.advance(written);
         Poll::Ready(Ok(written))
     }
 
-    /// Writes some of `bytes`. What is long is copied outside the session's lock.
+    /// Writes some of `bytes`. Long ones are copied outside the session's lock.
     fn poll_write_slice(
         &mut self,
         cx: &mut Context<'_>,
@@ -194,8 +193,8 @@ impl SendStream {
         Poll::Ready(Ok(written))
     }
 
-    /// Asks the session for a number of bytes of the `wanted`, until it is not 0. Nothing wanted is
-    /// nothing done.
+    /// Calls `attempt` until it accepts some of the `wanted` bytes. Returns 0 at once if no bytes
+    /// are wanted.
     fn poll_some(
         &self,
         cx: &mut Context<'_>,
@@ -213,8 +212,8 @@ impl SendStream {
         })
     }
 
-    /// True for the first bytes, which are copied into memory of their own: what a short stream
-    /// leaves waiting must not keep memory that others could use.
+    /// True for the first bytes, which are copied into memory of their own: waiting data of a short
+    /// stream must not keep memory that other streams could use.
     fn is_beginning(&self) -> bool {
         self.kept < BEGINNING
     }
@@ -259,7 +258,7 @@ impl AsyncWrite for SendStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written is on its way as soon as a link takes it.
+        // Written data leaves as soon as a link takes it.
         Poll::Ready(Ok(()))
     }
 

@@ -5,21 +5,21 @@ use hawser_types::StreamId;
 
 use crate::driver::{Driver, Failure, Waiting};
 
-/// What both halves of a stream share.
+/// The state that both halves of a stream share.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) driver: Driver,
     pub(super) id: StreamId,
-    /// What the peer said when it opened the stream; empty for one's own.
+    /// The peer's metadata when it opened the stream; empty for one's own.
     pub(super) opening: Bytes,
-    /// The peer opened the stream and has heard nothing yet.
+    /// The peer opened the stream and was not answered yet.
     unanswered: AtomicBool,
     /// The halves have owners of their own: each ends its direction when it is dropped.
     split: AtomicBool,
 }
 
 impl Core {
-    /// `opening`: what the peer said when it opened the stream; empty for one's own.
+    /// `opening`: the peer's metadata when it opened the stream; empty for one's own.
     pub(super) fn new(driver: Driver, id: StreamId, opening: Bytes) -> Self {
         Self {
             unanswered: AtomicBool::new(!driver.is_own(id)),
@@ -30,18 +30,18 @@ impl Core {
         }
     }
 
-    /// The peer hears something of the stream.
+    /// Notes that the peer has been answered.
     pub(super) fn answer(&self) {
         self.unanswered.store(false, Ordering::Relaxed);
     }
 
-    /// Ends both directions at once; the peer hears `code`.
+    /// Ends both directions at once; the peer receives `code`.
     pub(super) fn reset(&self, code: u32) {
         self.driver
             .with(|session, now| session.reset(now, self.id, code));
     }
 
-    /// Says whether a half that is dropped ends its direction by itself.
+    /// Sets whether a half that is dropped ends its direction by itself.
     pub(super) fn set_split(&self, split: bool) {
         self.split.store(split, Ordering::Relaxed);
     }
@@ -51,14 +51,14 @@ impl Core {
         self.split.load(Ordering::Relaxed)
     }
 
-    /// From now on bytes are read as they come.
+    /// Lets bytes be read as they arrive from now on.
     pub(super) fn unordered(&self) -> Result<(), Failure> {
         self.driver
             .with(|session, _| session.set_unordered(self.id))
             .map_err(|error| self.driver.why_refused(self.id, Waiting::Read, error))
     }
 
-    /// Ends the writing direction behind what was written.
+    /// Ends the writing direction behind the written data.
     pub(super) fn finish(&self) -> Result<(), Failure> {
         self.driver
             .with(|session, now| session.finish(now, self.id))
@@ -69,7 +69,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         if *self.unanswered.get_mut() {
-            // Letting it end in order would tell the peer that it was accepted.
+            // An orderly end would tell the peer that the stream was accepted.
             self.reset(hawser_session::CODE_LIMIT_REACHED);
         }
         self.driver.forget_stream(self.id);

@@ -1,4 +1,4 @@
-//! Listening sockets of the predecessor that nobody has taken yet.
+//! Listening sockets of the predecessor that no part of this process has taken yet.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::net::sockopt;
 
 use crate::sys;
 
-/// Descriptors are a process's own, and so is this.
+/// Static, since descriptors belong to the whole process.
 static INHERITED: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
 
 pub(super) fn keep(socket: OwnedFd) {
@@ -18,18 +18,18 @@ pub(super) fn keep(socket: OwnedFd) {
     }
 }
 
-/// The socket that listens at exactly this address, over all links, if the predecessor had one.
-/// It does not block.
+/// Takes the socket that listens at exactly this address, over all links, if the predecessor had
+/// one. The socket is non-blocking.
 pub fn take_listener(address: SocketAddr) -> Option<TcpListener> {
     take(address, None)
 }
 
-/// Likewise as tokio has it. Must be called within a tokio runtime.
+/// As [`take_listener`], as a tokio listener. Must be called within a tokio runtime.
 pub(crate) fn take_tcp(address: SocketAddr) -> Option<tokio::net::TcpListener> {
     tokio::net::TcpListener::from_std(take(address, None)?).ok()
 }
 
-/// Likewise of the connections that come by one link.
+/// As [`take_tcp`], for the socket that listens on one link only.
 pub(crate) fn take_on_link(
     address: SocketAddr,
     link: LinkIndex,
@@ -37,13 +37,12 @@ pub(crate) fn take_on_link(
     tokio::net::TcpListener::from_std(take(address, Some(link))?).ok()
 }
 
-/// Whether a socket of the connections that come by one link to this address waits to be taken.
+/// Returns whether a socket that listens at this address on one link waits to be taken.
 pub(crate) fn has_on_link(address: SocketAddr, link: LinkIndex) -> bool {
     place(&lock(), address, Some(link)).is_some()
 }
 
-/// The address that stands for all of this machine at `port`, if the predecessor listened there on
-/// single links.
+/// Returns the unspecified address at `port`, if the predecessor listened there on single links.
 pub(crate) fn on_links_at(port: u16) -> Option<SocketAddr> {
     let on_link = |it: &&TcpListener| sys::bound_interface(it.as_fd()).is_ok_and(|link| link != 0);
     let inherited = lock();
@@ -55,7 +54,7 @@ pub(crate) fn on_links_at(port: u16) -> Option<SocketAddr> {
     addresses.find(|it| it.ip().is_unspecified() && it.port() == port)
 }
 
-/// Closes those that nobody has taken.
+/// Closes all sockets that were not taken.
 pub fn let_go() {
     lock().clear();
 }

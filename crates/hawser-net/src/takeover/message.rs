@@ -1,4 +1,4 @@
-//! What the two processes say to each other.
+//! Messages between the two processes.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -7,77 +7,76 @@ use hawser_sctp::Local;
 use hawser_types::LinkIndex;
 use hawser_wire::{JOIN_OFFER_LENGTH, JOIN_PRELUDE_LENGTH};
 
-/// A message; some bring a descriptor along.
+/// A message; some carry a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// To the successor, with a descriptor: a listening socket.
     Listener,
     /// To the successor, with a descriptor: the locked file of the state directory.
     Lock,
-    /// To the successor: hosts that are known by name come to the predecessor at this address.
+    /// To the successor: hosts that are known by name connect to the predecessor at this address.
     Door(SocketAddr),
-    /// To the successor: that was all. The predecessor listens at this address.
+    /// To the successor: the last of the initial messages. The predecessor listens at this address.
     Begin(Option<SocketAddr>),
-    /// To the predecessor: to give up what only one process can have, such as network devices.
+    /// To the predecessor: release what only one process can have, such as network devices.
     Yield,
-    /// To the successor: that is given up.
+    /// To the successor: these resources are released.
     Yielded,
-    /// To the predecessor: the successor serves from now on.
+    /// To the predecessor: the successor now serves.
     Ready,
-    /// To the predecessor, with a descriptor: a connection that has said this, and joins a session.
+    /// To the predecessor, with a descriptor: a connection joining a session, and its first bytes.
     Join(Join),
     /// To the predecessor, with a descriptor: a connection that a gateway has begun for a session,
-    /// and that has said this.
+    /// and its first bytes.
     Offer(Offer),
-    /// To the predecessor: datagrams that no key opens.
+    /// To the predecessor: datagrams that no key decrypts.
     Datagrams(Datagrams),
-    /// To the successor, every now and then: what the predecessor still serves.
+    /// To the successor, periodically: the load that the predecessor still serves.
     Left(Left),
 }
 
 /// A connection that joins a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// Whose port it came to.
+    /// The port at which the connection arrived.
     pub port: PortOf,
-    /// What it has said.
+    /// The first bytes of the connection.
     pub(crate) said: [u8; JOIN_PRELUDE_LENGTH],
 }
 
-/// Whose a port is.
+/// The kind of a port, by the clients that may use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortOf {
-    /// That of hosts that are known.
+    /// The port for known hosts.
     #[default]
     Clients,
-    /// That of anybody.
+    /// The port for all hosts, including strangers.
     Strangers,
 }
 
-/// What a connection has said that a gateway has begun for a session.
+/// The first bytes of a connection that a gateway has begun for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer(pub(crate) [u8; JOIN_OFFER_LENGTH]);
 
-/// Datagrams that came to a place of the UDP port.
+/// Datagrams that arrived at one local address of the UDP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagrams {
     pub(crate) local: Local,
-    /// With where each came from.
+    /// Each datagram, with its source address.
     pub(crate) datagrams: Vec<(SocketAddr, BytesMut)>,
 }
 
-/// What a predecessor still serves.
+/// The streams and connections that a predecessor still serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Streams and connections that are open.
+    /// Open streams and connections.
     pub open: u64,
-    /// Seconds after which it ends them.
+    /// Seconds after which the predecessor ends them.
     pub seconds: u64,
 }
 
 impl Message {
-    /// Messages that carry these datagrams, in their order. One that fits into no message is left
-    /// out.
+    /// Packs these datagrams into messages, in their order. Drops a datagram that fits no message.
     pub(super) fn carrying(local: Local, datagrams: Vec<(SocketAddr, BytesMut)>) -> Vec<Self> {
         let message = |datagrams| Self::Datagrams(Datagrams { local, datagrams });
         let mut messages = Vec::new();
@@ -146,7 +145,7 @@ impl Message {
         out
     }
 
-    /// Reads a message; `None` where it is none.
+    /// Reads a message; returns `None` for invalid bytes.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
@@ -196,7 +195,7 @@ impl Message {
     }
 }
 
-/// IPv4 addresses in their form as IPv6 addresses (RFC 4291 §2.5.5.2).
+/// Writes an IP address; an IPv4 address is written as IPv6 (RFC 4291 §2.5.5.2).
 fn put_ip(out: &mut BytesMut, ip: IpAddr) {
     let ip = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -211,7 +210,7 @@ fn take_ip(from: &mut &[u8]) -> Option<IpAddr> {
     Some(IpAddr::V6(octets.into()).to_canonical())
 }
 
-/// With what tells link-local addresses of several links apart.
+/// Writes an address with its scope, which tells link-local addresses of several links apart.
 fn put_address(out: &mut BytesMut, address: SocketAddr) {
     put_ip(out, address.ip());
     out.put_u16(address.port());
@@ -231,9 +230,9 @@ fn take_address(from: &mut &[u8]) -> Option<SocketAddr> {
     })
 }
 
-/// Bytes of a message at most: the largest datagram of UDP, and where it came from.
+/// Most bytes of a message: the largest UDP datagram, and its source.
 pub(super) const MAX_SIZE: usize = 65_507 + PLACE + DATAGRAM_HEADER;
-/// A link's number and an address, after the kind.
+/// The kind of the message, a link's number and an address.
 const PLACE: usize = 1 + 4 + size_of::<Ipv6Addr>();
 /// An address with port and scope, and a length.
 const DATAGRAM_HEADER: usize = size_of::<Ipv6Addr>() + 2 + 4 + 2;

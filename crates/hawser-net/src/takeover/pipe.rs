@@ -22,7 +22,7 @@ pub struct Pipe(AsyncFd<OwnedFd>);
 /// runtime.
 ///
 /// # Errors
-/// When the system refuses.
+/// The system refuses.
 pub fn pair() -> io::Result<(Pipe, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (own, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -30,10 +30,10 @@ pub fn pair() -> io::Result<(Pipe, OwnedFd)> {
 }
 
 impl Pipe {
-    /// Takes an end that was handed to this process. Must be called within a tokio runtime.
+    /// Uses an end that was handed to this process. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When it is none, or the system refuses.
+    /// The socket is not an end of a pair, or the system refuses.
     pub fn new(end: OwnedFd) -> io::Result<Self> {
         if rustix::net::sockopt::socket_type(&end)? != SocketType::SEQPACKET {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -42,20 +42,20 @@ impl Pipe {
         Ok(Self(watch_both(end)?))
     }
 
-    /// Sends a message, with a descriptor where it brings one along; waits until there is room.
+    /// Sends a message, with a descriptor if the message carries one; waits until there is room.
     ///
     /// # Errors
-    /// That the other process is gone.
+    /// The other process is gone.
     pub async fn send(&self, message: &Message, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = message.encode();
         let write = |end: &OwnedFd| send(end, &bytes, with);
         self.0.async_io(Interest::WRITABLE, write).await
     }
 
-    /// Likewise without waiting.
+    /// As [`Self::send`], without waiting.
     ///
     /// # Errors
-    /// That the other process is gone, or that there is no room now.
+    /// The other process is gone, or there is no room now.
     pub fn try_send(&self, message: &Message, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
         send(self.0.get_ref(), &message.encode(), with)
     }
@@ -63,7 +63,7 @@ impl Pipe {
     /// Waits for the next message and its descriptor; `None` once the other process is gone.
     ///
     /// # Errors
-    /// When what comes can't be read.
+    /// The message cannot be read.
     pub async fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
         let mut buffer = vec![0; MAX_SIZE];
         let (length, with) = self
@@ -97,7 +97,7 @@ fn receive(end: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedF
     let mut buffers = [IoSliceMut::new(buffer)];
     let came = recvmsg(end, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC);
     let came = match came {
-        // It ended with messages of this process unread.
+        // The other process ended with messages unread.
         Err(rustix::io::Errno::CONNRESET) => return Ok((0, None)),
         came => came?,
     };

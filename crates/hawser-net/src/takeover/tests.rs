@@ -63,7 +63,7 @@ fn messages_are_read_as_they_were_written_and_nothing_else_is() {
         for place in 0..bytes.len() {
             let mut other = bytes.clone();
             other[place] ^= 0xff;
-            // Whatever it is: it does not panic.
+            // Any result is fine without a panic.
             let _ = Message::decode(&other);
         }
     }
@@ -88,7 +88,7 @@ fn datagrams_fill_messages_in_their_order_and_none_is_too_large() {
         carried.extend(datagrams);
     }
     assert_eq!(carried, datagrams(&sizes));
-    // The largest that UDP has fits, and nothing larger is made.
+    // The largest UDP datagram fits, and a larger one is dropped.
     assert_eq!(Message::carrying(local(), datagrams(&[65_507])).len(), 1);
     assert_eq!(Message::carrying(local(), datagrams(&[65_530])).len(), 0);
 }
@@ -137,10 +137,10 @@ async fn only_an_end_of_a_pair_is_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_ends_the_pair_and_a_full_one_loses() {
+async fn an_invalid_message_ends_the_pair_and_a_full_pair_drops() {
     let (pipe, end) = pair().unwrap();
     let to = ToPredecessor::new(Arc::new(pipe));
-    // Nobody reads: what does not fit is lost, and nobody waits.
+    // No process reads: messages that do not fit are dropped, and the sender does not wait.
     for _ in 0..100 {
         to.pass_datagrams(local(), datagrams(&[60_000]));
     }

@@ -2,21 +2,21 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
-/// One look at a TCP connection's sender and receiver.
+/// A snapshot of a TCP connection's sender and receiver.
 ///
-/// Counters start at the connection's birth. What a kernel older than 5.4 does not tell reads as
-/// zero; where zero would be mistaken for a measurement the field is an `Option`.
+/// Counters start at the connection's birth. Facts that a kernel older than 5.4 does not report
+/// read as zero; where zero would look like a measurement, the field is an `Option`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct TcpInfo {
     /// The state of the connection.
     pub state: TcpState,
-    /// Smoothed round-trip time; none before the first sample.
+    /// Smoothed round-trip time; `None` before the first sample.
     pub srtt: Option<Duration>,
     /// Mean deviation of the round-trip time.
     pub rttvar: Duration,
-    /// The smallest round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); none before
-    /// the first sample.
+    /// The smallest round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None`
+    /// before the first sample.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout as it stands, back-off included.
     pub rto: Duration,
@@ -28,11 +28,11 @@ pub struct TcpInfo {
     pub mss: ByteCount,
     /// Segments sent and not acknowledged cumulatively.
     pub unacked: u32,
-    /// Of these, reported by selective acknowledgement.
+    /// Segments of `unacked` reported by selective acknowledgement.
     pub sacked: u32,
-    /// Of these, held for lost.
+    /// Segments of `unacked` presumed lost.
     pub lost: u32,
-    /// Of these, sent again and not acknowledged yet.
+    /// Segments of `unacked` that were retransmitted.
     pub retrans: u32,
     /// Retransmissions since the connection began.
     pub total_retrans: u32,
@@ -44,32 +44,32 @@ pub struct TcpInfo {
     pub bytes_received: ByteCount,
     /// Bytes sent, retransmissions included.
     pub bytes_sent: ByteCount,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub bytes_retrans: ByteCount,
     /// Segments with data that the peer has received, by cumulative or selective acknowledgement.
     pub delivered: u32,
-    /// The rate at which data was lately delivered to the peer; zero before the first sample.
+    /// Recent rate of delivery to the peer; zero before the first sample.
     pub delivery_rate: Rate,
-    /// True if [`Self::delivery_rate`] was held down by too little data in the queue, so that the
-    /// path may do more.
+    /// Whether too little data in the queue limited [`Self::delivery_rate`], so that the path may
+    /// allow more.
     pub app_limited: bool,
-    /// The rate at which the kernel spaces segments; none when it does not.
+    /// The rate at which the kernel paces segments; `None` without pacing.
     pub pacing_rate: Option<Rate>,
-    /// Time in which there was something to send.
+    /// Time with data to send.
     pub busy: Duration,
     /// The part of [`Self::busy`] in which the peer's receive window was the limit.
     pub rwnd_limited: Duration,
     /// The part of [`Self::busy`] in which the send buffer was the limit.
     pub sndbuf_limited: Duration,
-    /// Since data was last sent; milliseconds resolution, as the next two.
+    /// Time since data was last sent; in milliseconds, as the next two.
     pub last_data_sent: Duration,
-    /// Since data was last received.
+    /// Time since data was last received.
     pub last_data_recv: Duration,
-    /// Since an acknowledgement was last received.
+    /// Time since an acknowledgement was last received.
     pub last_ack_recv: Duration,
     /// The peer's receive window.
     pub snd_wnd: ByteCount,
-    /// Retransmission timeouts in all; none before Linux 6.7.
+    /// Number of all retransmission timeouts; `None` before Linux 6.7.
     pub total_rto: Option<TotalRto>,
 }
 
@@ -79,7 +79,7 @@ pub struct TcpInfo {
 pub struct TotalRto {
     /// Timeouts, repeated ones included.
     pub timeouts: u16,
-    /// Episodes of one or more timeouts that ended well.
+    /// Episodes of one or more timeouts that ended in recovery.
     pub recoveries: u16,
     /// Time spent in such episodes.
     pub time: Duration,
@@ -105,8 +105,8 @@ pub enum TcpState {
 }
 
 impl TcpInfo {
-    /// Segments in the network as the kernel sees it: sent, and neither acknowledged nor held for
-    /// lost.
+    /// Returns the segments in flight as the kernel sees it: sent, and neither acknowledged nor
+    /// presumed lost.
     pub const fn in_flight(&self) -> u32 {
         let gone = self.sacked.saturating_add(self.lost);
         self.unacked
@@ -120,7 +120,7 @@ impl From<u8> for TcpState {
         match number {
             1 => Self::Established,
             2 => Self::SynSent,
-            // 12 is a connection request that has no socket of its own yet.
+            // 12 is a connection request that has no full socket yet.
             3 | 12 => Self::SynReceived,
             4 => Self::FinWait1,
             5 => Self::FinWait2,

@@ -1,4 +1,4 @@
-//! The bytes of `struct tcp_info`, up to what Linux 6.7 has; the kernel only ever appends to it.
+//! The bytes of `struct tcp_info` as of Linux 6.7; the kernel only ever appends fields.
 
 use std::mem::offset_of;
 use std::time::Duration;
@@ -21,12 +21,12 @@ impl Raw {
         }
     }
 
-    /// The memory that the kernel may write to.
+    /// Returns the memory that the kernel may write to.
     pub(super) const fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// Only the first `length` bytes were written.
+    /// Limits the valid bytes to the first `length`.
     pub(super) const fn truncated(mut self, length: usize) -> Self {
         self.length = length;
         self
@@ -62,7 +62,7 @@ impl Raw {
             delivered: segments(offset_of!(Layout, delivered)),
             delivery_rate: rate(offset_of!(Layout, delivery_rate)).unwrap_or(Rate::ZERO),
             app_limited: self.byte(offset_of!(Layout, limited)) & APP_LIMITED != 0,
-            // All ones is "as fast as can be"; zero is what kernels say that do not know.
+            // All ones means "unlimited"; kernels without a value report zero.
             pacing_rate: self
                 .u64(offset_of!(Layout, pacing_rate))
                 .filter(|&rate| !matches!(rate, 0 | u64::MAX))
@@ -80,7 +80,7 @@ impl Raw {
 
     fn min_rtt(&self) -> Option<Duration> {
         let micros = self.u32(offset_of!(Layout, min_rtt))?;
-        // All ones before the first sample.
+        // All ones means that there is no sample yet.
         (micros != u32::MAX && micros != 0).then(|| Duration::from_micros(micros.into()))
     }
 
@@ -104,7 +104,7 @@ impl Raw {
         self.array(offset).map(u64::from_ne_bytes)
     }
 
-    /// The bytes of a field, if the kernel has written all of it.
+    /// Returns the bytes of a field, if the kernel has written all of it.
     fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.bytes
             .get(..self.length)?
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_kernel_does_not_tell_is_not_made_up() {
+    fn fields_that_an_old_kernel_lacks_are_empty() {
         let mut raw = Raw::new();
         raw.buffer().fill(0xff);
         let old = raw.truncated(offset_of!(Layout, notsent_bytes)).interpret();
@@ -232,7 +232,7 @@ mod tests {
         );
         assert_eq!(old.delivery_rate, Rate::ZERO);
         assert_eq!(old.cwnd, u32::MAX);
-        // Half a field is no field.
+        // Half a field is ignored.
         let mut raw = Raw::new();
         raw.buffer().fill(1);
         let info = raw

@@ -1,4 +1,4 @@
-//! rustls set up for raw Ed25519 keys, and what it is told to think of them.
+//! rustls configured for raw Ed25519 keys, and the verification of these keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn client(me: &Identity, expected: Expected) -> Result<Arc<ClientConf
     Ok(ours(config))
 }
 
-/// A client that has no key to show, and believes the holders of these keys.
+/// Returns the configuration of a client that shows no key, and accepts the `expected` servers.
 pub(super) fn prober(expected: Expected) -> Result<Arc<ClientConfig>, TlsError> {
     Ok(ours(
         believing(expected)?.with_client_cert_resolver(Arc::new(NoKey)),
@@ -60,18 +60,18 @@ pub(super) fn server(me: &Identity, allow: Allow) -> Result<Arc<ServerConfig>, T
             me,
         ))));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // A ticket would be a TLS record behind the handshake.
+    // A session ticket would be a TLS record behind the handshake.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     Ok(Arc::new(config))
 }
 
-/// rustls wants a name to look for; with raw keys it is neither read nor sent.
+/// Returns the name that rustls requires; with raw keys it is neither read nor sent.
 pub(super) fn unused_server_name() -> ServerName<'static> {
     ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0, 0, 0, 0])))
 }
 
-/// The key of a finished handshake.
+/// Returns the key that the peer has proved in a finished handshake.
 pub(super) fn proven_key(keys: Option<&[CertificateDer<'_>]>) -> Result<PublicKey, TlsError> {
     match keys {
         Some([key]) => public_key(key).map_err(TlsError::from),
@@ -79,7 +79,7 @@ pub(super) fn proven_key(keys: Option<&[CertificateDer<'_>]>) -> Result<PublicKe
     }
 }
 
-/// This module's own verdict on the other end's key, when `error` carries that through rustls.
+/// Returns this module's own verdict on the peer's key, if `error` carries one through rustls.
 pub(super) fn own_verdict(error: &rustls::Error) -> Option<TlsError> {
     let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(verdict))) = error
     else {
@@ -96,12 +96,12 @@ pub(super) fn own_verdict(error: &rustls::Error) -> Option<TlsError> {
     })
 }
 
-/// One key exchange that everybody has, so that a handshake never takes a second round trip.
+/// Offers only one key exchange, so that a handshake never takes a second round trip.
 fn crypto_provider() -> Arc<CryptoProvider> {
     let mut provider = provider::default_provider();
     provider.kx_groups = vec![provider::kx_group::X25519];
-    // The suite's AEAD is also that of the records. The client's order counts: what its CPU does
-    // best comes first.
+    // The suite's AEAD also seals the records. The client's order decides, so the AEAD that its CPU
+    // does best is first.
     use provider::cipher_suite as suite;
     let gcm = [
         suite::TLS13_AES_128_GCM_SHA256,
@@ -116,7 +116,7 @@ fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// True if the CPU has instructions for AES.
+/// Returns whether the CPU has AES instructions.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes");
@@ -134,7 +134,7 @@ fn certified(me: &Identity) -> Arc<CertifiedKey> {
     ))
 }
 
-/// The SubjectPublicKeyInfo of an Ed25519 key (RFC 8410 §4); it has only this one DER form.
+/// Returns the SubjectPublicKeyInfo of an Ed25519 key (RFC 8410 §4); it has only this DER form.
 fn spki(key: &PublicKey) -> Vec<u8> {
     [SPKI_PREFIX.as_slice(), key.as_bytes()].concat()
 }
@@ -159,12 +159,12 @@ fn check_signature(
         .map_err(|_| CertificateError::BadSignature.into())
 }
 
-/// Neither side offers TLS 1.2.
+/// Fails, since neither side offers TLS 1.2.
 fn never_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
     Err(PeerMisbehaved::SelectedUnofferedCipherSuite.into())
 }
 
-/// Why a key was not accepted; travels through rustls inside an [`OtherError`].
+/// Why a key was not accepted; passes through rustls inside an [`OtherError`].
 #[derive(Debug, thiserror::Error)]
 enum Verdict {
     #[error("expected the holder of key {expected}, got {got}")]
@@ -183,18 +183,18 @@ impl From<Verdict> for rustls::Error {
     }
 }
 
-/// Which servers a client believes, once they have proved their key.
+/// The servers that a client accepts, once they have proved their key.
 #[derive(Debug)]
 pub(super) enum Expected {
     /// Holders of these keys.
     AmongThese(Vec<PublicKey>),
     /// The holder of a key with this hint.
     Hinted(KeyHint),
-    /// Whoever proves a key: who that is, is judged afterwards.
+    /// Any server that proves a key; the caller judges the key afterwards.
     Anyone,
 }
 
-/// The client's opinion: these servers are right, everybody else is not.
+/// The client's verifier: accepts the expected servers only.
 #[derive(Debug)]
 struct ExpectServer(Expected);
 
@@ -249,7 +249,7 @@ impl ServerCertVerifier for ExpectServer {
     }
 }
 
-/// Says that it speaks raw keys, without which servers do not answer, and never shows one.
+/// Announces raw keys, without which servers do not answer, and never shows a key.
 #[derive(Debug)]
 struct NoKey;
 
@@ -267,7 +267,7 @@ impl ResolvesClientCert for NoKey {
     }
 }
 
-/// The server's opinion: any host that proves a key for which `allow` returns true.
+/// The server's verifier: accepts any host that proves a key for which `allow` returns true.
 struct AllowedClients(Allow);
 
 impl fmt::Debug for AllowedClients {
@@ -287,7 +287,7 @@ impl ClientCertVerifier for AllowedClients {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        // Any host can name a key. It is judged when it has been proved.
+        // Any host can claim a key. The key is judged when it has been proved.
         public_key(key).map(|_| ClientCertVerified::assertion())
     }
 
@@ -324,7 +324,7 @@ impl ClientCertVerifier for AllowedClients {
     }
 }
 
-/// [`Identity`] as rustls asks for it.
+/// [`Identity`] as a signing key of rustls.
 #[derive(Clone, Debug)]
 struct IdentityKey(Identity);
 
@@ -353,7 +353,7 @@ impl Signer for IdentityKey {
     }
 }
 
-/// All that is offered and believed.
+/// All signature schemes that are offered and accepted.
 const SCHEMES: [SignatureScheme; 1] = [SignatureScheme::ED25519];
 /// SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes }, up to the key itself.
 const SPKI_PREFIX: [u8; 12] = [
@@ -364,7 +364,7 @@ const SPKI_PREFIX: [u8; 12] = [
 pub(super) mod forge {
     use super::*;
 
-    /// A server that names the key of `claimed` and signs with that of `me`.
+    /// Makes a server that claims the key of `claimed` and signs with that of `me`.
     pub(crate) fn server(me: &Identity, claimed: PublicKey) -> ServerConfig {
         let key = CertificateDer::from(spki(&claimed));
         let certified = CertifiedKey::new(vec![key], Arc::new(IdentityKey(me.clone())));
@@ -377,7 +377,7 @@ pub(super) mod forge {
         config
     }
 
-    /// A client that names the key of `claimed` and signs with that of `me`.
+    /// Makes a client that claims the key of `claimed` and signs with that of `me`.
     pub(crate) fn client(me: &Identity, claimed: PublicKey, peer: PublicKey) -> ClientConfig {
         let key = CertificateDer::from(spki(&claimed));
         let certified = CertifiedKey::new(vec![key], Arc::new(IdentityKey(me.clone())));

@@ -9,7 +9,7 @@ pub enum TlsError {
     /// The connection broke.
     #[error("the connection broke during the handshake: {0}")]
     Io(#[from] io::Error),
-    /// The other end closed the connection in the middle, without saying why.
+    /// The other end closed the connection in the middle, without an alert.
     #[error("the other end closed the connection during the handshake")]
     Closed,
     /// The other end does not speak TLS.
@@ -18,16 +18,16 @@ pub enum TlsError {
          {first:#04x}"
     )]
     NotTls {
-        /// The first byte of what came instead of a record.
+        /// The first byte received in place of a record.
         first: u8,
     },
     /// The other end sent more than any handshake needs.
     #[error("the handshake takes more than {limit} bytes")]
     TooLong {
-        /// The most that is read.
+        /// Most bytes that are read.
         limit: usize,
     },
-    /// The server is another one than expected: an address that has changed hands, or an attack.
+    /// The server has an unexpected key: its address has changed hands, or this is an attack.
     #[error("expected the holder of key {expected}, got {got}")]
     WrongPeer {
         /// The key that the client expected.
@@ -35,7 +35,7 @@ pub enum TlsError {
         /// The key of the host that answered.
         got: PublicKey,
     },
-    /// The server is none of those that were looked for.
+    /// The server is not among those looked for.
     #[error("the server with key {key} is not known here")]
     UnknownPeer {
         /// The server's key.
@@ -50,7 +50,7 @@ pub enum TlsError {
     /// The other end refused with a TLS alert, such as `CertificateUnknown` for an unknown key.
     #[error("the other end refused the handshake: {alert:?}")]
     Refused {
-        /// Its alert.
+        /// The alert.
         alert: rustls::AlertDescription,
     },
     /// The other end speaks TLS, but not Hawser of this version.
@@ -59,7 +59,7 @@ pub enum TlsError {
          hawser/1"
     )]
     NoCommonProtocol,
-    /// The other end identified itself by something else than a raw Ed25519 key.
+    /// The other end identified itself by something other than a raw Ed25519 key.
     #[error("the other end did not give a raw ed25519 public key")]
     NotARawKey,
     /// The other end broke the rules of TLS, or failed to prove its key.

@@ -14,11 +14,11 @@ fn gateway() -> Identity {
     Identity::from_seed([2; 32])
 }
 
-fn anybody() -> Allow {
+fn any_key() -> Allow {
     Arc::new(|_| true)
 }
 
-fn nobody() -> Allow {
+fn no_key() -> Allow {
     Arc::new(|_| false)
 }
 
@@ -35,7 +35,7 @@ async fn both(
 ) -> (Result<Handshake, TlsError>, Result<Handshake, TlsError>) {
     let (client, server) = connected().await;
     let (me, gateway) = (me(), gateway());
-    // The client's verdict is awaited at once, since a refusing server waits for it to leave.
+    // Awaits the client's verdict at once, since a refusing server waits for the client to close.
     let client = async {
         let mut handshake = client_handshake(client, &me, expected).await?;
         handshake.stream.write_all(b"first flight").await?;
@@ -61,7 +61,7 @@ async fn trickle(from: &mut TcpStream, to: &mut TcpStream, count: usize) {
 
 #[tokio::test]
 async fn both_ends_get_the_same_secret_and_each_others_key() {
-    let (client, server) = both(anybody(), gateway().public()).await;
+    let (client, server) = both(any_key(), gateway().public()).await;
     let (client, server) = (client.unwrap(), server.unwrap());
     assert_eq!(client.exporter, server.exporter);
     assert_ne!(*client.exporter, [0; 32]);
@@ -71,8 +71,8 @@ async fn both_ends_get_the_same_secret_and_each_others_key() {
 
 #[tokio::test]
 async fn two_handshakes_of_the_same_hosts_give_different_secrets() {
-    let (first, _server) = both(anybody(), gateway().public()).await;
-    let (second, _server) = both(anybody(), gateway().public()).await;
+    let (first, _server) = both(any_key(), gateway().public()).await;
+    let (second, _server) = both(any_key(), gateway().public()).await;
     assert_ne!(first.unwrap().exporter, second.unwrap().exporter);
 }
 
@@ -83,11 +83,12 @@ async fn a_client_that_knows_the_hint_alone_learns_the_key_and_believes_no_other
         let (dialer, gateway) = (TlsClient::to_hinted(&me(), hinted.hint()), gateway());
         let dialer = dialer.unwrap();
         let client = dialer.handshake(client);
-        let server = server_handshake(server, &[], &gateway, anybody());
+        let server = server_handshake(server, &[], &gateway, any_key());
         let (client, server) = tokio::join!(client, server);
         if is_it {
             assert_eq!(client.unwrap().peer, gateway.public())
         } else {
+            // The client fails before it has shown a key itself.
             let refused = matches!(client, Err(TlsError::UnknownPeer { .. }));
             assert!(refused && server.is_err());
         }
@@ -96,7 +97,7 @@ async fn a_client_that_knows_the_hint_alone_learns_the_key_and_believes_no_other
 
 #[tokio::test]
 async fn bytes_behind_the_handshake_are_left_in_the_stream() {
-    let (client, server) = both(anybody(), gateway().public()).await;
+    let (client, server) = both(any_key(), gateway().public()).await;
     let (mut client, mut server) = (client.unwrap(), server.unwrap());
     let mut got = [0; 12];
     server.stream.read_exact(&mut got).await.unwrap();
@@ -118,7 +119,7 @@ async fn data_in_the_segment_that_ends_the_handshake_is_left_in_the_stream() {
         handshake.stream.write_all(b"\0\0\0\x04DATA").await.unwrap();
         handshake
     };
-    // Passes each side's bytes on, but the client's last flight only when the data is behind it.
+    // Forwards each side's bytes, but the client's last flight only once the data follows it.
     let between = async {
         let mut buffer = vec![0; 4096];
         let hello = near.read(&mut buffer).await.unwrap();
@@ -134,7 +135,7 @@ async fn data_in_the_segment_that_ends_the_handshake_is_left_in_the_stream() {
         }
         far.write_all(&last_flight).await.unwrap();
     };
-    let server = server_handshake(server, &[], &gateway, anybody());
+    let server = server_handshake(server, &[], &gateway, any_key());
     let (_client, server, ()) = tokio::join!(client, server, between);
     let mut got = [0; 8];
     server.unwrap().stream.read_exact(&mut got).await.unwrap();
@@ -149,7 +150,7 @@ async fn a_hello_that_arrives_byte_by_byte_and_was_partly_read_is_understood() {
     let server = async {
         let mut ahead = [0; 7];
         server.read_exact(&mut ahead).await.unwrap();
-        server_handshake(server, &ahead, &gateway, anybody()).await
+        server_handshake(server, &ahead, &gateway, any_key()).await
     };
     let between = async {
         let mut header = [0; 5];
@@ -168,7 +169,7 @@ async fn a_hello_that_arrives_byte_by_byte_and_was_partly_read_is_understood() {
 
 #[tokio::test]
 async fn a_stranger_sees_a_tls_alert_and_the_server_knows_whom_it_refused() {
-    let (client, server) = both(nobody(), gateway().public()).await;
+    let (client, server) = both(no_key(), gateway().public()).await;
     let client = client.unwrap_err();
     let refused = TlsError::Refused {
         alert: AlertDescription::CertificateUnknown,
@@ -184,7 +185,7 @@ async fn a_stranger_sees_a_tls_alert_and_the_server_knows_whom_it_refused() {
 #[tokio::test]
 async fn a_server_with_another_key_is_refused_by_the_client() {
     let other = Identity::from_seed([3; 32]).public();
-    let (client, server) = both(anybody(), other).await;
+    let (client, server) = both(any_key(), other).await;
     let client = client.unwrap_err();
     assert!(
         matches!(client, TlsError::WrongPeer { expected, got }
@@ -196,7 +197,7 @@ async fn a_server_with_another_key_is_refused_by_the_client() {
 }
 
 #[tokio::test]
-async fn a_borrowed_key_is_refused_before_anybody_is_asked_about_it() {
+async fn a_borrowed_key_is_refused_before_the_policy_is_asked_about_it() {
     let (client, server) = connected().await;
     let admitted = Identity::from_seed([9; 32]).public();
     let forged = config::forge::client(&me(), admitted, gateway().public());
@@ -231,7 +232,7 @@ async fn refused_hello(change: impl FnOnce(&mut ClientConfig)) -> (TlsError, Tls
         config: Arc::new(config),
     };
     let gateway = gateway();
-    let server = server_handshake(server, &[], &gateway, anybody());
+    let server = server_handshake(server, &[], &gateway, any_key());
     let (client, server) = tokio::join!(dialer.handshake(client), server);
     (client.unwrap_err(), server.unwrap_err())
 }
@@ -281,7 +282,7 @@ async fn server_hears(bytes: &[u8]) -> TlsError {
     let (mut client, server) = connected().await;
     client.write_all(bytes).await.unwrap();
     client.shutdown().await.unwrap();
-    server_handshake(server, &[], &gateway(), anybody())
+    server_handshake(server, &[], &gateway(), any_key())
         .await
         .unwrap_err()
 }
@@ -333,7 +334,7 @@ async fn a_client_gives_up_on_a_server_that_is_not_tls() {
     assert!(matches!(error, TlsError::NotTls { first: b'S' }), "{error}");
 }
 
-/// What a probe for these keys makes of a server that answers so.
+/// Returns the result of a probe for these keys at a server that answers like this.
 async fn probed<F: Future<Output = ()>>(
     known: Vec<PublicKey>,
     server: impl FnOnce(TcpStream) -> F,
@@ -345,8 +346,8 @@ async fn probed<F: Future<Output = ()>>(
 }
 
 async fn honest(stream: TcpStream) {
-    let ended = server_handshake(stream, &[], &gateway(), anybody()).await;
-    // Nobody has shown a key: no session comes of it.
+    let ended = server_handshake(stream, &[], &gateway(), any_key()).await;
+    // The client has shown no key, so no session begins.
     assert!(matches!(ended, Err(TlsError::Closed)), "{ended:?}");
 }
 
@@ -360,7 +361,7 @@ async fn a_probe_finds_a_server_it_knows_and_shows_no_key() {
 async fn a_probe_is_not_taken_in_by_a_stranger() {
     let strangers = vec![me().public(), Identity::from_seed([3; 32]).public()];
     let found = probed(strangers, |stream| async {
-        let _ = server_handshake(stream, &[], &gateway(), anybody()).await;
+        let _ = server_handshake(stream, &[], &gateway(), any_key()).await;
     });
     let key = gateway().public();
     let found = found.await;

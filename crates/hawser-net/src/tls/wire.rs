@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::error::TlsError;
 use super::protocol::{MAX_HANDSHAKE, is_tls_record};
 
-/// The socket, behind what was read from it already.
+/// The socket, with bytes that were already read from it.
 pub(super) struct Wire<'a> {
     stream: &'a mut TcpStream,
     already_read: &'a [u8],
@@ -27,10 +27,10 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// The next record, header included.
+    /// Reads the next record, header included.
     pub(super) async fn read_record(&mut self) -> Result<Vec<u8>, TlsError> {
         let mut record = vec![0; HEADER];
-        // The first byte by itself: something that is not TLS may be shorter than a header.
+        // Reads the first byte separately: data that is not TLS may be shorter than a header.
         let (first, rest) = record.split_at_mut(1);
         self.read_exact(first).await?;
         if !is_tls_record(first[0]) {
@@ -48,8 +48,8 @@ impl<'a> Wire<'a> {
         Ok(record)
     }
 
-    /// Exchanges records until the handshake is over. `check` looks at it then, ahead of what this
-    /// side says last.
+    /// Exchanges records until the handshake is over. Then calls `check`, before sending this
+    /// side's last flight.
     pub(super) async fn complete<S: SideData>(
         &mut self,
         connection: &mut ConnectionCommon<S>,
@@ -70,7 +70,7 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    /// A client's first flight and all of the server's answer; nothing of what this side says last.
+    /// Sends a client's first flight and reads the server's answer, without the last flight.
     pub(super) async fn hear<S: SideData>(
         &mut self,
         connection: &mut ConnectionCommon<S>,
@@ -83,7 +83,7 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    /// Writes what TLS wants to send.
+    /// Writes the pending bytes of TLS.
     async fn flush<S: SideData>(
         &mut self,
         connection: &mut ConnectionCommon<S>,
@@ -95,10 +95,10 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    /// Sends the last bytes of a handshake that has failed, as well as that can be done.
+    /// Sends the last bytes of a failed handshake, as far as possible.
     ///
-    /// What the other end has still on its way is read and thrown away for a moment: closing a
-    /// socket with unread data resets the connection, and the reset would overtake the alert.
+    /// Reads and discards the other end's bytes in flight for a moment: closing a socket with
+    /// unread data resets the connection, and the reset would overtake the alert.
     pub(super) async fn refuse(&mut self, alert: &[u8]) {
         let farewell = async {
             self.stream.write_all(alert).await?;
@@ -113,16 +113,16 @@ impl<'a> Wire<'a> {
         };
         match timeout(MAX_FAREWELL, farewell).await {
             Ok(Ok(())) => {}
-            Ok(Err(e)) => tracing::debug!(error = %e, "could not say why the handshake failed"),
-            Err(_) => tracing::debug!("the other end stays after the handshake has failed"),
+            Ok(Err(e)) => tracing::debug!(error = %e, "cannot send the alert after a failure"),
+            Err(_) => tracing::debug!("peer stays open after a failed handshake"),
         }
     }
 
-    /// Checks that everything that was read ahead was part of the handshake.
+    /// Checks that all bytes that were read ahead were part of the handshake.
     pub(super) fn expect_all_taken(&self) -> Result<(), TlsError> {
         match self.already_read {
             [] => Ok(()),
-            // A client that has not seen the server's flight cannot know what to send here.
+            // A client cannot know valid data for this point before it sees the server's flight.
             [first, ..] => Err(TlsError::NotTls { first: *first }),
         }
     }
@@ -147,7 +147,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Gives TLS a whole record.
+/// Feeds a whole record to TLS.
 pub(super) fn feed<S: SideData>(
     connection: &mut ConnectionCommon<S>,
     mut record: &[u8],
@@ -161,11 +161,11 @@ pub(super) fn feed<S: SideData>(
     Ok(())
 }
 
-/// Takes everything that TLS wants to send.
+/// Takes all bytes that TLS wants to send.
 pub(super) fn pending<S: SideData>(connection: &mut ConnectionCommon<S>) -> Vec<u8> {
     let mut bytes = Vec::new();
     while connection.wants_write() {
-        // Writing to memory cannot fail; were it to, the handshake would be cut and fail too.
+        // Writing to memory cannot fail; if it did, the handshake would be cut and fail too.
         if connection.write_tls(&mut bytes).is_err() {
             break;
         }
@@ -177,5 +177,5 @@ pub(super) fn pending<S: SideData>(connection: &mut ConnectionCommon<S>) -> Vec<
 const HEADER: usize = 5;
 /// The largest body of a sealed record (RFC 8446 §5.2).
 const MAX_BODY: usize = (1 << 14) + 256;
-/// Time that a refused peer may take to go away.
+/// Time that a refused peer has to close the connection.
 const MAX_FAREWELL: Duration = Duration::from_millis(500);

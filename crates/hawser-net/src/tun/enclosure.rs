@@ -1,8 +1,8 @@
-//! A program in a network of its own, which has nothing but a TUN device.
+//! Runs a program in a separate network namespace that has only a TUN device.
 //!
-//! The program's process enters new namespaces, makes the device in them, and hands it to the
-//! process that carries its packets, which stays outside. A user namespace lends the right to do
-//! that where the user has none.
+//! The program's process enters new namespaces, creates the device in them, and hands it to the
+//! process that transports its packets, which stays outside. If the user lacks the privilege for
+//! that, a user namespace grants it.
 
 use std::ffi::CString;
 use std::fs;
@@ -25,14 +25,14 @@ use super::set_up::set_loopback_up;
 use super::{Tun, TunAddresses, TunError, create, set_up};
 use crate::sys;
 
-/// Why a program is not in a network of its own.
+/// Why a program could not get a network namespace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnclosureError {
-    /// The system lends no namespaces.
+    /// The system allows no new namespaces.
     #[error("cannot make a network for the program: {0}")]
     Forbidden(io::Error),
-    /// There is no device in it.
+    /// The device could not be created or set up.
     #[error(transparent)]
     Tun(#[from] TunError),
     /// The program would ask the wrong name servers.
@@ -43,14 +43,14 @@ pub enum EnclosureError {
     HandOver(io::Error),
 }
 
-/// The side that carries packets: waits for the device.
+/// The side that transports packets: waits for the device.
 #[derive(Debug)]
 pub struct Enclosure {
     listener: tokio::net::UnixListener,
     name: String,
 }
 
-/// A device that is there, whose program waits for leave to start.
+/// A device that was received, whose program waits for permission to start.
 #[derive(Debug)]
 pub struct Enclosed {
     tun: Tun,
@@ -75,7 +75,7 @@ impl Enclosure {
         })
     }
 
-    /// What [`enter`] has to be told in the program's process.
+    /// Returns the name to pass to [`enter`] in the program's process.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -83,12 +83,12 @@ impl Enclosure {
     /// Waits for the device.
     ///
     /// # Errors
-    /// That the process has gone, or what the system says.
+    /// The process has ended, or the system's error.
     pub async fn device(&self) -> Result<Enclosed, EnclosureError> {
         let receive = async {
             loop {
                 let (program, _) = self.listener.accept().await?;
-                // Anybody may know the name.
+                // Any process may know the name, so the user is checked.
                 if program.peer_cred()?.uid() != geteuid().as_raw() {
                     continue;
                 }
@@ -103,7 +103,7 @@ impl Enclosure {
 }
 
 impl Enclosed {
-    /// The program's process, if the system says which it is.
+    /// Returns the process id of the program, if the system reports it.
     pub fn process(&self) -> Option<i32> {
         self.program.peer_cred().ok()?.pid()
     }
@@ -111,7 +111,7 @@ impl Enclosed {
     /// Lets the program start, and returns its device.
     ///
     /// # Errors
-    /// That the process has gone.
+    /// The process has ended.
     pub async fn start(mut self) -> Result<Tun, EnclosureError> {
         let told = self.program.write_all(&[GO]).await;
         told.map_err(EnclosureError::HandOver)?;
@@ -119,18 +119,18 @@ impl Enclosed {
     }
 }
 
-/// Takes this process, which must have one thread only, into a network of its own with a device
-/// that has the addresses `wanted`. The device goes to the [`Enclosure`] with that name, and
-/// `resolv_conf` in place of the system's file of that name. Returns when the program may start.
+/// Moves this process, which must be single-threaded, into a network namespace with a device that
+/// has the addresses `wanted`. Sends the device to the [`Enclosure`] with that name, and covers the
+/// system's `resolv.conf` by `resolv_conf`. Returns when the program may start.
 ///
 /// # Errors
-/// That the system forbids any of it.
+/// The system forbids a step.
 pub fn enter(
     enclosure: &str,
     wanted: &TunAddresses,
     resolv_conf: &Path,
 ) -> Result<(), EnclosureError> {
-    // Abstract sockets are those of a network.
+    // Connects first, since abstract sockets belong to a network namespace.
     let connect = || UnixStream::connect_addr(&SocketAddr::from_abstract_name(enclosure)?);
     let mut outside = connect().map_err(EnclosureError::HandOver)?;
     leave().map_err(EnclosureError::Forbidden)?;
@@ -145,9 +145,9 @@ pub fn enter(
     })?;
     drop(runtime);
     let group = getegid().as_raw();
-    // Without it, only programs with rights of their own can ping.
+    // Without this setting, only privileged programs can ping.
     if let Err(error) = fs::write(PING_GROUPS, format!("{group} {group}")) {
-        tracing::debug!(%error, "pings are not allowed");
+        tracing::debug!(%error, "cannot allow pings");
     }
     cover_names(resolv_conf).map_err(EnclosureError::Names)?;
     let mut hand_over = || {
@@ -157,7 +157,7 @@ pub fn enter(
     hand_over().map_err(EnclosureError::HandOver)
 }
 
-/// Leaves the namespaces, with the help of a user namespace where that is needed.
+/// Leaves the namespaces, with the help of a user namespace if necessary.
 fn leave() -> io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     if user == 0 && sys::leave_namespaces(false).is_ok() {
@@ -170,7 +170,7 @@ fn leave() -> io::Result<()> {
 }
 
 fn cover_names(by: &Path) -> io::Result<()> {
-    // Often a symbolic link.
+    // `resolv.conf` is often a symbolic link.
     let over = fs::canonicalize(RESOLV_CONF)?;
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes());
     sys::cover_file(&text(by)?, &text(&over)?)

@@ -1,4 +1,4 @@
-//! Frames of a TUN device: many packets of a flow with one call, where the kernel has that.
+//! Frames of a TUN device: many packets of a flow with one call, if the kernel supports that.
 
 #[cfg(test)]
 mod tests;
@@ -14,34 +14,34 @@ use smallvec::SmallVec;
 
 use crate::sys::TunFrames;
 
-/// Memory of one reader of a device.
+/// Buffers of one reader of a device.
 #[derive(Debug)]
 pub struct TunMemory {
     frame: Vec<u8>,
     packets: PacketMemory,
 }
 
-/// What became of packets that were written.
+/// Outcome of a write of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Packets that this machine took.
+    /// Packets that this machine accepted.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Packets that it did not take.
+    /// Packets that this machine refused.
     pub dropped: u64,
 }
 
-/// What frames the device gives and takes.
+/// The kind of frames that the device reads and writes.
 #[derive(Debug)]
 pub(super) struct Frames {
     kind: TunFrames,
-    /// Frames of several packets that the kernel has refused since it took one.
+    /// Frames of several packets that the kernel has refused since it last accepted one.
     refused: AtomicU32,
 }
 
 impl TunMemory {
-    /// Memory for one frame of any length.
+    /// Allocates memory for one frame of any length.
     pub fn new() -> Self {
         Self {
             frame: vec![0; VirtioHeader::LENGTH + MAX_FRAME],
@@ -53,8 +53,8 @@ impl TunMemory {
         &mut self.frame
     }
 
-    /// Makes packets of a frame. They share memory, but only a little, so that a packet that waits
-    /// keeps little else alive.
+    /// Splits a frame into packets. They share small blocks of memory, so that a waiting packet
+    /// keeps little other memory alive.
     fn split(&mut self, mut split: Split<'_>, packets: &mut Vec<Bytes>) {
         loop {
             let room = self.packets.room_for(split.longest());
@@ -80,7 +80,7 @@ impl Frames {
         }
     }
 
-    /// Puts the packets of a frame of `length` bytes behind `packets`.
+    /// Appends the packets of a frame of `length` bytes to `packets`.
     pub(super) fn take(&self, memory: &mut TunMemory, length: usize, packets: &mut Vec<Bytes>) {
         let frame = std::mem::take(&mut memory.frame);
         let read = &frame[..length.min(frame.len())];
@@ -90,8 +90,8 @@ impl Frames {
             match Split::new(read) {
                 Ok(split) => memory.split(split, packets),
                 Err(error) => {
-                    // Who looks at the packet counts it as what it is.
-                    tracing::trace!(%error, "a frame cannot be read");
+                    // The reader of the packet counts it as malformed.
+                    tracing::trace!(%error, "cannot parse a frame");
                     let packet = read.get(VirtioHeader::LENGTH..).unwrap_or_default();
                     packets.push(Bytes::copy_from_slice(packet));
                 }
@@ -108,7 +108,7 @@ impl Frames {
         write(&parts[skipped..])
     }
 
-    /// Writes all packets, those that can be joined as one frame.
+    /// Writes all packets; joins consecutive packets of a flow in one frame.
     pub(super) fn write_all(&self, write: &impl Write, packets: &mut Vec<Bytes>) -> Written {
         let mut written = Written::default();
         if packets.len() < 2 || !self.joins() {
@@ -131,8 +131,8 @@ impl Frames {
         written
     }
 
-    /// Tells whether the kernel takes frames of several packets. Some versions say so and refuse
-    /// all of them.
+    /// Returns whether the kernel accepts frames of several packets. Some versions claim so and
+    /// refuse all of them.
     fn joins(&self) -> bool {
         matches!(self.kind, TunFrames::Tcp | TunFrames::TcpAndUdp)
             && self.refused.load(Ordering::Relaxed) < MAX_REFUSED
@@ -156,17 +156,17 @@ impl Frames {
                 self.write_apart(write, &slices, written);
             }
             Err(error) => {
-                tracing::trace!(%error, "packets are not taken");
+                tracing::trace!(%error, "kernel refuses a frame");
                 written.dropped += frame.packets();
             }
         }
     }
 
-    /// Writes the packets of a frame that the kernel has refused, one by one.
+    /// Writes the packets of a refused frame one by one.
     fn write_apart(&self, write: &impl Write, frame: &[IoSlice<'_>], written: &mut Written) {
         let whole: Vec<u8> = frame.iter().flat_map(|part| part.iter().copied()).collect();
         let Ok(mut split) = Split::new(&whole) else {
-            // It was made of packets a moment ago.
+            // Cannot happen: the frame was made of packets a moment ago.
             written.dropped += 1;
             return;
         };
@@ -184,7 +184,7 @@ impl Frames {
                 written.bytes += packet.len() as u64;
             }
             Err(error) => {
-                tracing::trace!(%error, "a packet is not taken");
+                tracing::trace!(%error, "kernel refuses a packet");
                 written.dropped += 1;
             }
         }
@@ -196,7 +196,7 @@ pub(super) trait Write: Fn(&[IoSlice<'_>]) -> Result<(), Errno> {}
 
 impl<F: Fn(&[IoSlice<'_>]) -> Result<(), Errno>> Write for F {}
 
-/// Longest packet of IPv4, and of IPv6 without jumbograms but for the header.
+/// Longest IPv4 packet, or IPv6 payload without jumbograms plus its header.
 const MAX_FRAME: usize = 65_535 + 40;
-/// Frames that the kernel may refuse in a row before none is tried any more.
+/// Consecutive refused frames after which no more are tried.
 const MAX_REFUSED: u32 = 16;

@@ -1,8 +1,8 @@
-//! What keeps the network of a program for a moment after its end.
+//! A process that keeps the network of a program for a moment after the program's end.
 //!
-//! A network goes with its last process, and with it whatever the system still had to send for
-//! programs in it that closed their connections without waiting. On other networks it does so for
-//! minutes. So a process that is not the program's stays in its network until that is done.
+//! A network namespace vanishes with its last process, and with it the unsent data of programs that
+//! closed their connections without waiting. In other networks the system sends such data for
+//! minutes. So a separate process stays in the namespace until the data is sent.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
-/// Enters the network of the process `of`, says so with a byte on `ready`, waits for the end of
-/// `program`, and returns once nothing there waits for an acknowledgement, or after ten seconds.
-/// This process must have one thread only.
+/// Enters the network of the process `of`, reports that with a byte on `ready`, waits for the end
+/// of `program`, and returns once no connection there waits for an acknowledgement, or after ten
+/// seconds. This process must be single-threaded.
 ///
 /// # Errors
-/// That the process has gone, or that the system forbids it.
+/// The process has ended, or the system forbids it.
 pub fn keep(of: i32, mut ready: impl Write, mut program: impl Read) -> io::Result<()> {
     enter(of)?;
     ready.write_all(&[IN_PLACE])?;
@@ -33,7 +33,7 @@ pub fn keep(of: i32, mut ready: impl Write, mut program: impl Read) -> io::Resul
     }
 }
 
-/// As the program did, with a user namespace or without one.
+/// Enters as the program did, with a user namespace or without one.
 fn enter(of: i32) -> io::Result<()> {
     let process = Pid::from_raw(of).ok_or(io::ErrorKind::InvalidInput)?;
     let process = pidfd_open(process, PidfdFlags::empty())?;
@@ -45,8 +45,8 @@ fn enter(of: i32) -> io::Result<()> {
     Ok(move_into_thread_name_spaces(process.as_fd(), both)?)
 }
 
-/// True if a table of TCP connections, as `/proc/net/tcp` has it, names one that is closed at this
-/// end and whose last bytes the other end has not acknowledged.
+/// Returns whether a table of TCP connections, in the format of `/proc/net/tcp`, has one that is
+/// closed at this end and whose last bytes the other end has not acknowledged.
 fn has_unacknowledged(table: &str) -> bool {
     let states = table.lines().skip(1);
     let mut states = states.filter_map(|line| line.split_ascii_whitespace().nth(STATE));
@@ -59,7 +59,7 @@ const STATE: usize = 3;
 /// `FIN_WAIT1`, `LAST_ACK` and `CLOSING`.
 const CLOSED_AND_SENDING: [&str; 3] = ["04", "09", "0B"];
 const IN_PLACE: u8 = 1;
-/// The last datagrams leave meanwhile.
+/// The last datagrams leave in this time.
 const PAUSE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -1,13 +1,13 @@
-//! Rules and routes that lead what this machine sends to a TUN device.
+//! Rules and routes that lead this machine's packets to a TUN device.
 //!
-//! A table of its own has the default routes by the device. Before it is asked, the main table is,
-//! without its default routes, so that neighbours and networks with routes of their own stay where
-//! they are; and for what comes from a link's own address the whole main table is, so that a
-//! machine that is reached by its links answers by them. Sockets that are bound to a link find no
-//! route by another device, and go on to the main table as before.
+//! A separate table has the default routes by the device. Before it, a rule looks up the main table
+//! without its default routes, so that neighbours and networks with specific routes stay reachable
+//! as before. For packets from a link's own address, a rule looks up the whole main table, so that
+//! a machine answers by the link on which it is reached. Sockets bound to a link find no route by
+//! another device, and use the main table as before.
 //!
-//! The routes go with the device. The rules without them change nothing, so those that a killed
-//! daemon has left do no harm until the next one takes them back.
+//! The routes vanish with the device. The rules have no effect without the routes, so the rules
+//! that a killed daemon leaves do no harm until the next daemon removes them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -26,18 +26,18 @@ use super::set_up::default_route;
 use crate::links::{Link, LinkError, ask_kernel};
 use crate::routing_rules::{self, MAIN, is_there, preference, version_of, way_in};
 
-/// What this machine sends goes to the device, for as long as this lives, or until it has ended.
+/// Routes this machine's packets to the device, until [`Self::end`] or the end of this value.
 #[derive(Debug)]
 pub struct TunRoutes {
     following: JoinHandle<()>,
 }
 
 impl TunRoutes {
-    /// Begins for the device `name`, with a route of each family of which it has an address, and
+    /// Begins for the device `name`, with a default route for each family of `families`, and
     /// follows the addresses of `links`.
     ///
     /// # Errors
-    /// That the kernel refuses.
+    /// The kernel refuses.
     pub async fn begin(
         name: &str,
         families: impl Iterator<Item = IpAddr>,
@@ -47,7 +47,7 @@ impl TunRoutes {
         let mut known = addresses(&links.borrow_and_update());
         let begun = ask_kernel(|handle| async move {
             let carried = match add_routes(&handle, name, &families).await {
-                // The rules are that one's, too.
+                // The existing rules belong to the other Hawser, too.
                 Err(error) if is_there(&error) => return Ok((Err(TunError::Taken), known)),
                 added => added,
             };
@@ -78,7 +78,7 @@ impl TunRoutes {
                     match change(&known, &now).await {
                         Ok(()) => known = now.clone(),
                         Err(error) => {
-                            tracing::warn!(%error, "not all links answer by themselves yet");
+                            tracing::warn!(%error, "cannot update rules for links, retrying");
                             sleep(AGAIN).await;
                             now = addresses(&links.borrow_and_update());
                         }
@@ -89,10 +89,10 @@ impl TunRoutes {
         Ok(Self { following })
     }
 
-    /// Ends it: the rules are gone when this returns.
+    /// Ends the routing: the rules are removed when this returns.
     pub async fn end(mut self) {
         self.following.abort();
-        // It may be about to add one.
+        // The task may be about to add a rule.
         let _ = (&mut self.following).await;
         let gone = ask_kernel(|handle| async move {
             let gone = remove_all(&handle).await;
@@ -100,8 +100,8 @@ impl TunRoutes {
         });
         match gone.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "rules for routes are left"),
-            Err(error) => tracing::warn!(%error, "rules for routes are left"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot remove routing rules"),
+            Err(error) => tracing::warn!(%error, "cannot remove routing rules"),
         }
     }
 }
@@ -112,7 +112,7 @@ impl Drop for TunRoutes {
     }
 }
 
-/// The addresses that links are reached at.
+/// Returns the addresses at which links are reached.
 fn addresses(links: &[Link]) -> BTreeSet<IpAddr> {
     let links = links.iter().filter(|link| !link.loopback);
     links
@@ -120,7 +120,7 @@ fn addresses(links: &[Link]) -> BTreeSet<IpAddr> {
         .collect()
 }
 
-/// Adds a default route of each family by the device. Returns the families that have one now.
+/// Adds a default route of each family by the device. Returns the families that now have one.
 async fn add_routes(
     handle: &Handle,
     name: &str,
@@ -132,9 +132,9 @@ async fn add_routes(
     for family in families {
         let route = default_route(index, *family, TABLE);
         match handle.route().add(route).execute().await {
-            // A machine without IPv6 does with IPv4.
+            // A machine without IPv6 makes do with IPv4.
             Err(error) if family.is_ipv6() && !is_there(&error) => {
-                tracing::debug!(%error, "no IPv6 by the tunnel");
+                tracing::debug!(%error, "cannot route IPv6 by the tunnel");
             }
             added => {
                 added?;
@@ -145,7 +145,7 @@ async fn add_routes(
     Ok(carried)
 }
 
-/// Adds the rules that lead to these routes, in place of those that a killed daemon has left.
+/// Adds the rules that use these routes, and replaces those that a killed daemon has left.
 async fn add_rules(
     handle: &Handle,
     carried: &[IpAddr],
@@ -170,11 +170,11 @@ async fn change(before: &BTreeSet<IpAddr>, now: &BTreeSet<IpAddr>) -> Result<(),
     ask_kernel(|handle| async move {
         for address in now.difference(before) {
             let version = version_of(*address);
-            // What a change that failed half-way has added.
+            // Removes the rule that a half-failed change may have added.
             remove(&handle, version, |rule| is_of(rule, *address)).await;
             match add(&handle, *address, Rule::OfLink).await {
                 Err(error) if address.is_ipv6() => {
-                    tracing::debug!(%error, %address, "no rule for an address");
+                    tracing::debug!(%error, %address, "cannot add a rule for an address");
                 }
                 added => added.map_err(|error| LinkError::Dump {
                     what: "rules",
@@ -191,14 +191,14 @@ async fn change(before: &BTreeSet<IpAddr>, now: &BTreeSet<IpAddr>) -> Result<(),
     .await
 }
 
-/// A rule of ours.
+/// A rule of Hawser.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// What comes from a link's address goes by the main table.
+    /// Routes packets from a link's address by the main table.
     OfLink,
-    /// So does what has a route there that is no default route.
+    /// Routes packets with a specific route in the main table by that route.
     NotByDefault,
-    /// Everything else of this machine goes to the device.
+    /// Routes all other packets of this machine to the device.
     ToDevice,
 }
 
@@ -208,7 +208,7 @@ async fn add(handle: &Handle, address: IpAddr, rule: Rule) -> Result<(), rtnetli
         Rule::NotByDefault => (NOT_BY_DEFAULT, MAIN),
         Rule::ToDevice => (TO_DEVICE, TABLE),
     };
-    // What is only forwarded here goes as before.
+    // Forwarded packets are routed as before.
     let mut request = routing_rules::new(handle, priority, table).input_interface(OWN.to_owned());
     if rule == Rule::NotByDefault {
         request = routing_rules::without_default_routes(request);
@@ -231,7 +231,7 @@ async fn remove_all(handle: &Handle) -> Result<(), rtnetlink::Error> {
     Ok(())
 }
 
-/// Removes those of our rules that `is_meant`.
+/// Removes those of Hawser's rules that satisfy `is_meant`.
 async fn remove(handle: &Handle, version: IpVersion, is_meant: impl Fn(&RuleMessage) -> bool) {
     routing_rules::remove(handle, version, |rule| is_ours(rule) && is_meant(rule)).await;
 }
@@ -246,12 +246,12 @@ fn is_of(rule: &RuleMessage, address: IpAddr) -> bool {
     attributes.any(|it| matches!(it, RuleAttribute::Source(source) if *source == address))
 }
 
-/// What stands for this machine itself as the way in.
+/// Input interface of packets that this machine itself sends.
 const OWN: &str = "lo";
 const TABLE: u32 = 5210;
 /// Before the main table (32766), and in this order.
 const OF_LINK: u32 = 5208;
 const NOT_BY_DEFAULT: u32 = 5209;
 const TO_DEVICE: u32 = 5210;
-/// Before rules that could not be changed are changed again.
+/// Delay before a failed change of rules is retried.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -11,21 +11,21 @@ use super::TunError;
 use crate::links::ask_kernel;
 use crate::routing_rules::MAIN;
 
-/// What a TUN device has.
+/// The addresses and properties of a TUN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunAddresses {
-    /// Its addresses, each with the network that is reached by it.
+    /// Addresses of the device, each with the network that is reached by it.
     pub addresses: Vec<IpNet>,
     /// Largest packet, in bytes.
     pub mtu: u16,
-    /// True if all other networks are reached by it as well.
+    /// Whether all other networks are reached by the device as well.
     pub is_default: bool,
 }
 
-/// Gives a device of this network namespace its addresses and routes, and sets it up.
+/// Assigns addresses and routes to a device of this network namespace, and sets it up.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub async fn set_up(name: &str, wanted: &TunAddresses) -> Result<(), TunError> {
     let failed = |reason: String| TunError::SetUp {
         name: name.to_owned(),
@@ -40,7 +40,7 @@ pub async fn set_up(name: &str, wanted: &TunAddresses) -> Result<(), TunError> {
         .map_err(failed)
 }
 
-/// Sets the loopback device of this network namespace up, which a new one needs.
+/// Sets the loopback device of a new network namespace up.
 pub(super) async fn set_loopback_up() -> Result<(), TunError> {
     let nothing = TunAddresses {
         addresses: Vec::new(),
@@ -61,7 +61,7 @@ async fn apply(handle: &Handle, name: &str, wanted: &TunAddresses) -> Result<(),
     for net in &wanted.addresses {
         let adding = handle.address().add(index, net.addr(), net.prefix_len());
         match adding.execute().await {
-            // A machine without IPv6 does with IPv4.
+            // A machine without IPv6 makes do with IPv4.
             Err(error) if net.addr().is_ipv6() => {
                 tracing::debug!(%error, %net, "the TUN device has no IPv6 address");
                 continue;
@@ -76,7 +76,7 @@ async fn apply(handle: &Handle, name: &str, wanted: &TunAddresses) -> Result<(),
     Ok(())
 }
 
-/// A default route by a device, of the family of an address, in a table.
+/// Builds a default route by a device, for the family of an address, in a table.
 pub(crate) fn default_route(index: u32, family: IpAddr, table: u32) -> RouteMessage {
     match family {
         IpAddr::V4(_) => RouteMessageBuilder::<Ipv4Addr>::new()
@@ -90,8 +90,7 @@ pub(crate) fn default_route(index: u32, family: IpAddr, table: u32) -> RouteMess
     }
 }
 
-/// A route of a table that has everything of a family end at this machine itself, as if it had
-/// come by a device.
+/// Builds a route that delivers all packets of a family to this machine itself, in a table.
 pub(crate) fn local_route(index: u32, family: IpAddr, table: u32) -> RouteMessage {
     let mut route = default_route(index, family, table);
     route.header.kind = RouteType::Local;

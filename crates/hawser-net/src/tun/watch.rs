@@ -1,4 +1,4 @@
-//! What others do to a TUN device while it is in use.
+//! Changes of a TUN device by others while it is in use.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use super::TunError;
 use crate::links::ask_kernel;
 
-/// Waits until the device `name` is no more as [`set_up`](super::set_up) has left it, since it was
-/// removed, renamed or set down. Its routes have gone then, and do not come back by themselves.
+/// Waits until the device `name` no longer is as [`set_up`](super::set_up) has left it, since it
+/// was removed, renamed or set down. Its routes are gone then, and do not return by themselves.
 ///
-/// It looks when the kernel tells that an interface has changed, once a second at most.
+/// Checks the device when the kernel reports a change of an interface, at most once a second.
 pub async fn until_lost(name: &str) -> TunError {
     loop {
         match rtnetlink::new_multicast_connection(&[MulticastGroup::Link]) {
@@ -26,43 +26,43 @@ pub async fn until_lost(name: &str) -> TunError {
                     };
                 },
             },
-            Err(error) => tracing::debug!(%error, name, "a TUN device cannot be followed"),
+            Err(error) => tracing::debug!(%error, name, "cannot follow changes of a TUN device"),
         }
         sleep(BETWEEN_LOOKS).await;
     }
 }
 
-/// Waits until the device is lost, and gives what has become of it; none if the kernel tells of no
-/// more changes.
+/// Waits until the device is lost, and returns what happened to it; `None` if the kernel's reports
+/// end.
 async fn lost_by<T>(
     name: &str,
     changes: &mut (impl Stream<Item = T> + Unpin),
 ) -> Option<&'static str> {
     loop {
-        // Once ahead of the first change: it may have come before this listened.
+        // Checked before the first report: a change may have come before the subscription.
         match is_up(name).await {
             Ok(Some(true)) => {}
             Ok(Some(false)) => return Some("it was set down"),
             Ok(None) => return Some("it was removed or renamed"),
             Err(error) => {
-                // The kernel has no time: the next look tells.
-                tracing::debug!(%error, name, "a TUN device cannot be looked at");
+                // The kernel did not answer in time; the next check decides.
+                tracing::debug!(%error, name, "cannot read the state of a TUN device");
                 sleep(BETWEEN_LOOKS).await;
                 continue;
             }
         }
         sleep(BETWEEN_LOOKS).await;
         changes.next().await?;
-        // Others that wait are answered by the same look.
+        // This check covers other pending reports as well.
         while let Some(Some(_)) = changes.next().now_or_never() {}
     }
 }
 
-/// Whether a device is up; `None`: no device has this name.
+/// Returns whether a device is up; `None` if no device has this name.
 async fn is_up(name: &str) -> Result<Option<bool>, crate::links::LinkError> {
     ask_kernel(|handle| async move {
         let mut found = handle.link().get().match_name(name.to_owned()).execute();
-        // That there is none is an error of the kernel's.
+        // The kernel reports a missing device as an error.
         let link = found.try_next().await.ok().flatten();
         Ok(link.map(|link| link.header.flags.contains(LinkFlags::Up)))
     })

@@ -20,9 +20,9 @@ pub(crate) struct Forwarder {
 
 struct Shared {
     to: SocketAddr,
-    /// Nobody listens.
+    /// Whether connections are refused.
     down: watch::Sender<bool>,
-    /// What is behind the TLS handshake is kept back on its way to the client.
+    /// Whether bytes to the client behind the TLS handshake are withheld.
     mute: AtomicBool,
     pipes: Mutex<Vec<Arc<Pipe>>>,
 }
@@ -30,7 +30,7 @@ struct Shared {
 /// One forwarded connection.
 pub(crate) struct Pipe {
     state: watch::Sender<State>,
-    /// The first bytes that the client sent.
+    /// The first bytes from the client.
     said: Mutex<Vec<u8>>,
     forwarded: Mutex<[u64; 2]>,
     over: AtomicBool,
@@ -44,21 +44,21 @@ struct State {
     flip: Option<Way>,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     ToGateway = 0,
     ToClient = 1,
 }
 
-/// What a connection is for, as its first bytes say.
+/// The purpose of a connection, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It began with a TLS handshake.
+    /// The connection began with a TLS handshake.
     First,
-    /// It joined, under this number.
+    /// The connection joined a session, under this number.
     Join(u32),
-    /// Too little was said.
+    /// The client has sent too few bytes.
     Unknown,
 }
 
@@ -80,14 +80,14 @@ impl Forwarder {
         }
     }
 
-    /// The connections that live.
+    /// Returns the open connections.
     pub(crate) fn pipes(&self) -> Vec<Arc<Pipe>> {
         let mut pipes = self.all_pipes();
         pipes.retain(|pipe| !pipe.over.load(Ordering::SeqCst));
         pipes
     }
 
-    /// All connections ever, in the order in which they came.
+    /// Returns all connections so far, in the order of their arrival.
     pub(crate) fn all_pipes(&self) -> Vec<Arc<Pipe>> {
         lock(&self.shared.pipes).clone()
     }
@@ -102,7 +102,7 @@ impl Forwarder {
         self.shared.down.send_replace(false);
     }
 
-    /// Whether to keep back what the gateway says once TLS is done, on new connections.
+    /// Sets whether to withhold the gateway's bytes behind the TLS handshake, on new connections.
     pub(crate) fn set_mute(&self, mute: bool) {
         self.shared.mute.store(mute, Ordering::SeqCst);
     }
@@ -127,12 +127,12 @@ impl Pipe {
         }
     }
 
-    /// The first bytes that the client sent, up to some thousand.
+    /// Returns the first bytes from the client, up to some thousand.
     pub(crate) fn said(&self) -> Vec<u8> {
         lock(&self.said).clone()
     }
 
-    /// How many bytes went that way.
+    /// Returns the number of bytes in that direction.
     pub(crate) fn forwarded(&self, way: Way) -> u64 {
         lock(&self.forwarded)[way as usize]
     }
@@ -142,7 +142,7 @@ impl Pipe {
         self.state.send_modify(|state| state.cut = true);
     }
 
-    /// Forwards nothing any more, and says nothing of it.
+    /// Stops forwarding silently.
     pub(crate) fn stall(&self) {
         self.state.send_modify(|state| state.stalled = true);
     }
@@ -151,12 +151,12 @@ impl Pipe {
         self.state.send_modify(|state| state.stalled = false);
     }
 
-    /// Everything takes so much longer from now on.
+    /// Delays all bytes by this time from now on.
     pub(crate) fn delay(&self, delay: Duration) {
         self.state.send_modify(|state| state.delay = delay);
     }
 
-    /// Changes one bit of what goes that way next.
+    /// Flips one bit of the next bytes in that direction.
     pub(crate) fn flip(&self, way: Way) {
         self.state.send_modify(|state| state.flip = Some(way));
     }
@@ -165,13 +165,13 @@ impl Pipe {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// Ends once the connection is to be cut.
+    /// Ends once the connection must be cut.
     async fn wait_for_cut(&self) {
         let mut state = self.state.subscribe();
         let _ = state.wait_for(|state| state.cut).await;
     }
 
-    /// What to do to the bytes in `buffer`, and when: ends once they may go on.
+    /// Applies stalls, delay and bit flips to `buffer`; ends once it may be forwarded.
     async fn treat(&self, way: Way, buffer: &mut [u8]) {
         let mut state = self.state.subscribe();
         let _ = state.wait_for(|state| !state.stalled).await;
@@ -202,7 +202,7 @@ async fn listen(shared: Arc<Shared>, mut listener: TcpListener) {
             () = accept(&shared, listener) => return,
             _ = down.wait_for(|down| *down) => {}
         }
-        // Refused, and no other socket gets the port meanwhile.
+        // Connections are refused, and no other socket gets the port meanwhile.
         let held = TcpSocket::new_v4().unwrap();
         held.set_reuseaddr(true).unwrap();
         held.bind(address).unwrap();
@@ -227,7 +227,7 @@ async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
         });
         lock(&shared.pipes).push(Arc::clone(&pipe));
         if *shared.down.borrow() {
-            // It came a moment too late to be ended with the others.
+            // The connection came too late to be cut with the others.
             pipe.cut();
         }
         let mute = shared.mute.load(Ordering::SeqCst);
@@ -275,7 +275,7 @@ async fn forward(
     let _ = to.shutdown().await;
 }
 
-/// Tells TLS records from what follows them.
+/// Tells TLS records from the bytes behind them.
 #[derive(Default)]
 struct TlsOnly {
     header: VecDeque<u8>,
@@ -284,7 +284,7 @@ struct TlsOnly {
 }
 
 impl TlsOnly {
-    /// How many of `bytes`, at the front, belong to TLS records.
+    /// Returns how many of `bytes`, at the front, belong to TLS records.
     fn pass(&mut self, bytes: &[u8]) -> usize {
         for (position, byte) in bytes.iter().enumerate() {
             if self.over {

@@ -1,5 +1,5 @@
 //! A client and a gateway on loopback, with real sockets and real TLS, and forwarders between them
-//! that can do what networks do.
+//! that simulate network faults.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
 mod forwarder;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// No step of a test takes this long unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// Runs `work`, which hangs if it takes long.
+/// Runs `work`, and fails if it hangs.
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("it hangs")
 }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::{Forwarder, read_checked, until, write_pattern};
 
-/// Lets a set of keys in; enrols who comes with an invite out of another set.
+/// Admits a set of keys; enrols clients with an invite of another set.
 #[derive(Default)]
 pub(crate) struct Door {
     pub(crate) peers: Mutex<BTreeSet<PublicKey>>,
@@ -48,7 +48,7 @@ impl Admission for Door {
     }
 }
 
-/// What a [`Pair`] is to be like.
+/// Properties of a [`Pair`].
 pub(crate) struct PairOptions {
     pub(crate) links: u32,
     pub(crate) forwarders: usize,
@@ -88,7 +88,7 @@ impl PairOptions {
     }
 }
 
-/// A gateway whose addresses are those of forwarders, and how to make clients of it.
+/// A gateway behind the addresses of forwarders, and a way to make clients of it.
 pub(crate) struct Pair {
     pub(crate) gateway: Arc<Gateway>,
     serving: Mutex<Option<tokio::task::JoinHandle<()>>>,
@@ -106,7 +106,7 @@ impl Pair {
         Self::with(options, Identity::generate().unwrap(), Arc::default()).await
     }
 
-    /// An invite that the gateway knows.
+    /// Makes an invite that the gateway knows.
     pub(crate) fn invite(&self) -> Invite {
         let expires = UnixTime::now() + Duration::from_secs(3600);
         let invite = Invite::generate(self.key, self.addresses(), expires).unwrap();
@@ -115,8 +115,7 @@ impl Pair {
         invite
     }
 
-    /// The same gateway anew, at addresses of its own: it has the key of the other one, and knows
-    /// its clients.
+    /// Makes a gateway at addresses of its own with the key and the clients of another one.
     pub(crate) async fn succeeding(other: &Self) -> Self {
         let options = PairOptions {
             session: other.options.session.clone(),
@@ -126,7 +125,7 @@ impl Pair {
     }
 
     async fn with(options: PairOptions, identity: Identity, door: Arc<Door>) -> Self {
-        // With HAWSER_LOG=debug a failing test says what went on.
+        // With HAWSER_LOG=debug a failing test logs its course.
         let level = std::env::var("HAWSER_LOG").unwrap_or_default().parse();
         let level = level.unwrap_or(tracing_subscriber::filter::LevelFilter::ERROR);
         let log = tracing_subscriber::fmt().with_max_level(level);
@@ -160,7 +159,7 @@ impl Pair {
         }
     }
 
-    /// A gateway that echoes, and a client that it knows and whose channels are all there.
+    /// Returns a gateway that echoes, and an enrolled client with all its channels.
     pub(crate) async fn echoing(options: PairOptions) -> (Self, Client) {
         let pair = Self::new(options).await;
         pair.serve_echo();
@@ -196,7 +195,7 @@ impl Pair {
         self.start(self.config(identity, None))
     }
 
-    /// Every link has its bulk and its express channel, on both sides.
+    /// Waits until every link has its bulk and its express channel, on both sides.
     pub(crate) async fn wait_for_channels(&self, client: &Client) {
         let kinds = if self.options.express { 2 } else { 1 };
         let wanted = self.options.links as usize * kinds;
@@ -220,7 +219,7 @@ impl Pair {
         until(what, || condition(&self.counters())).await;
     }
 
-    /// The gateway accepts every stream, and sends back what comes.
+    /// Makes the gateway accept every stream, and echo its bytes.
     pub(crate) fn serve_echo(&self) {
         let gateway = Arc::clone(&self.gateway);
         let task = tokio::spawn(async move {
@@ -231,7 +230,7 @@ impl Pair {
         *self.serving.lock().unwrap() = Some(task);
     }
 
-    /// Closes the gateway in order.
+    /// Closes the gateway gracefully.
     pub(crate) async fn close_gateway(self, patience: Duration) {
         let serving = self.serving.lock().unwrap().take();
         if let Some(task) = serving {
@@ -239,7 +238,7 @@ impl Pair {
             let _ = task.await;
         }
         let gateway = Arc::into_inner(self.gateway);
-        gateway.expect("nobody else has it").close(patience).await;
+        gateway.expect("the only reference").close(patience).await;
     }
 }
 
@@ -250,13 +249,13 @@ async fn echo(mut stream: BondStream) -> std::io::Result<()> {
     tokio::io::AsyncWriteExt::shutdown(&mut writer).await
 }
 
-/// How many channels the client's session has.
+/// Returns the number of channels of the client's session.
 pub(crate) fn channels(client: &Client) -> usize {
     let session = client.snapshot(0).session;
     session.map_or(0, |session| session.channels.len())
 }
 
-/// Sends data through an echo, and checks what comes back.
+/// Sends data through an echo, and checks the answer.
 pub(crate) async fn echo_checked(client: &Client, seed: u64, length: u64) {
     let stream = client.open(Bytes::new()).await.unwrap();
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -267,7 +266,7 @@ pub(crate) async fn echo_checked(client: &Client, seed: u64, length: u64) {
     assert_eq!(sent.unwrap(), received.unwrap(), "stream {seed}");
 }
 
-/// A link of the tests: one of several that are all loopback.
+/// Makes a link of the tests: one of several that are all loopback.
 pub(crate) fn link(number: u32) -> Link {
     Link {
         index: hawser_types::LinkIndex::new(1000 + number),

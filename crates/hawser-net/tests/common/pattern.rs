@@ -1,17 +1,17 @@
-//! Data that shows where it was lost, doubled or changed.
+//! Data that reveals loss, duplication and changes.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// How much came, and its CRC.
+/// Number of bytes, and their CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checked {
     pub(crate) length: u64,
     pub(crate) crc: u32,
 }
 
-/// Writes `length` bytes that depend on `seed`, ends the direction, and says what was written.
+/// Writes `length` bytes that depend on `seed`, ends the direction, and returns their checksum.
 pub(crate) async fn write_pattern(
     stream: &mut (impl AsyncWrite + Unpin),
     seed: u64,

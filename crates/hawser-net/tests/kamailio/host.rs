@@ -40,7 +40,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A host of `alice`.
+    /// Makes a host of `alice`.
     pub(crate) fn new(kamailio: &Kamailio, over: Over, password: &str, weakest: Algorithm) -> Self {
         Self::build(
             kamailio,
@@ -50,7 +50,7 @@ impl Host {
         )
     }
 
-    /// A link of a host of `alice`.
+    /// Makes a link of a host of `alice`.
     pub(crate) fn link(kamailio: &Kamailio, instance: &str, number: u32) -> Self {
         let answerer = Answerer::new("alice", "a", Algorithm::Sha256);
         let outbound = Some((instance.to_owned(), number));
@@ -105,7 +105,7 @@ impl Host {
         self.registration.set_contacts(now, contacts.collect());
     }
 
-    /// Returns the next thing that the registration says.
+    /// Returns the next event of the registration.
     pub(crate) fn settle(&mut self) -> RegistrationEvent {
         loop {
             if let Some(event) = self.registration.poll_event() {
@@ -167,7 +167,7 @@ impl Host {
         }
     }
 
-    /// Waits for a message until something is due.
+    /// Waits for a message until a timer is due.
     fn wait(&mut self) {
         let due = [
             self.registration.poll_timeout(),
@@ -178,7 +178,7 @@ impl Host {
         };
         let (now, flow) = (self.now(), self.flow());
         let pause = due.since(now);
-        // What the registration has said already is to be heard before that.
+        // Pending events of the registration are handled first.
         if pause.is_zero() {
             return;
         }

@@ -22,7 +22,7 @@ const FLOW: Flow = Flow {
 pub(crate) struct Peer {
     pub(crate) session: Option<Session>,
     pub(crate) heard: Vec<SessionEvent>,
-    /// Descriptions that came in requests.
+    /// Descriptions in requests of the other end.
     pub(crate) offers: Vec<Bytes>,
     socket: UdpSocket,
     transactions: Transactions,
@@ -57,7 +57,7 @@ impl Peer {
         self.socket.local_addr().unwrap()
     }
 
-    /// What this end says of itself, in its version of this number.
+    /// Returns this end's own description, in the version with this number.
     pub(crate) fn own(&self, version: u32) -> Own {
         Own {
             contact: format!("sip:{}@{}", self.name, self.address())
@@ -67,7 +67,7 @@ impl Peer {
         }
     }
 
-    /// Calls somebody.
+    /// Calls `remote`.
     pub(crate) fn call(&mut self, remote: &str) {
         let local = format!("sip:{}@visitor.example", self.name);
         let call = Call {
@@ -81,7 +81,7 @@ impl Peer {
         self.session = Some(Session::call(call, self.own(1)));
     }
 
-    /// Does what is due, and waits for a message for a moment.
+    /// Runs due timers, and waits briefly for a message.
     pub(crate) fn step(&mut self) {
         let now = self.now();
         self.send(now);

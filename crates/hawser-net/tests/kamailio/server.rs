@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use hawser_sip::digest::Algorithm;
 use tempfile::TempDir;
 
-/// A Kamailio of this test's own, which ends with it.
+/// A Kamailio process of one test, which ends with the test.
 pub(crate) struct Kamailio {
     process: Child,
-    /// Where it listens, for datagrams and streams.
+    /// The address where it listens, for datagrams and streams.
     pub(crate) address: SocketAddr,
     folder: TempDir,
 }
 
 impl Kamailio {
-    /// Starts it at this address, by the command that `run` makes of the program, with the users
-    /// `alice` and `bob` whose passwords are `a` and `b`; `None` where it is not installed.
+    /// Starts Kamailio at this address, by the command that `run` makes of the program, with the
+    /// users `alice` and `bob` whose passwords are `a` and `b`; `None` if it is not installed.
     pub(crate) fn start(
         algorithm: Algorithm,
         address: SocketAddr,
@@ -28,8 +28,8 @@ impl Kamailio {
         Self::start_with(algorithm, address, &[], run)
     }
 
-    /// Starts it with more of the files that are shipped: `None` also where a module is not
-    /// installed that this needs.
+    /// Starts Kamailio with more of the shipped files; returns `None` also if a required module is
+    /// not installed.
     #[allow(dead_code, reason = "not all tests use it")]
     pub(crate) fn start_beside(
         algorithm: Algorithm,
@@ -91,13 +91,13 @@ impl Kamailio {
     }
 }
 
-/// A shipped file beside the main one, and what is put into it.
+/// A shipped file beside the main one, and its changes.
 #[derive(Debug)]
 pub(crate) struct Beside<'a> {
     pub(crate) file: &'a str,
-    /// The module that it needs most.
+    /// The module that the file needs most.
     pub(crate) module: &'a str,
-    /// What the example has, and what takes its place.
+    /// Texts of the example, and their replacements.
     pub(crate) own: &'a [(&'a str, String)],
 }
 

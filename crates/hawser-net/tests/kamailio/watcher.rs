@@ -1,4 +1,4 @@
-//! Who watches somebody: `hawser-sip` with a socket and a clock.
+//! A user who watches another one: `hawser-sip` with a socket and a clock.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant as Clock};
@@ -27,7 +27,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// `alice`, who watches herself.
+    /// Makes `alice`, who watches herself.
     pub(crate) fn new(kamailio: &Kamailio) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.connect(kamailio.address).unwrap();
@@ -68,7 +68,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until the subscription stands.
+    /// Waits until the subscription is confirmed.
     pub(crate) fn until_it_is_told_something(&mut self) {
         let end = Clock::now() + Duration::from_secs(60);
         let mut heard = 0;
@@ -78,7 +78,7 @@ impl Watcher {
         }
     }
 
-    /// Does what is due, and waits for a message for a moment. Returns how many NOTIFY have come.
+    /// Runs due timers, and waits briefly for a message. Returns how many NOTIFY have arrived.
     fn step(&mut self) -> u32 {
         let now = now(self.started);
         self.branches += 1;

@@ -25,7 +25,7 @@ struct Running {
     reference: Option<(f64, f64)>,
 }
 
-/// What is kept of an interval.
+/// Record of one interval.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     index: u64,

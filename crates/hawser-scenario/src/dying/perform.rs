@@ -1,4 +1,4 @@
-//! What is done in a cell, step by step.
+//! Runs a cell, step by step.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::figures::percentile;
 
 /// A session over some links, on which cells are performed: the simulator's or the lab's.
 pub trait Stage {
-    /// What keeps a step from being done.
+    /// Error that prevents a step.
     type Error;
 
     /// Lets time pass.
@@ -29,14 +29,14 @@ pub trait Stage {
     fn request(&mut self) -> Result<Duration, Self::Error>;
 }
 
-/// What one transfer came to.
+/// Result of one transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
     /// Goodput in kbit/s; 0 if the transfer never ended.
     pub goodput: u64,
     /// Longest time without anything new at the reader.
     pub silence: Duration,
-    /// What a block of the call beside it took, at the 99th percentile; none without a call.
+    /// Time that a block of the call beside it took, 99th percentile; `None` without a call.
     pub p99: Option<Duration>,
 }
 

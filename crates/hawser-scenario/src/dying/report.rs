@@ -1,4 +1,4 @@
-//! What a cell came to, and what is asked of it.
+//! Result of a cell, and the requirements on it.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Cell;
 
-/// What a cell came to, and the same work over the healthy link alone.
+/// Result of a cell, and of the same work over the healthy link alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct DyingReport {
@@ -27,7 +27,7 @@ pub struct Figures {
     /// The longest time without anything new at the reader of a transfer, in milliseconds; for
     /// requests, the slowest one.
     pub silence: u64,
-    /// What requests, or bytes of the call, took at the 99th percentile, in microseconds.
+    /// Time that requests, or bytes of the call, took: 99th percentile, in microseconds.
     pub p99: Option<u64>,
 }
 

@@ -17,8 +17,8 @@ use crate::governor::Standing;
 /// place of windows; once it waits, another channel has to be better by a quarter). An application
 /// that writes on has no end that could be sooner, so that then every channel is used.
 ///
-/// A link that the governor demoted gets a copy of a chunk now and then, which keeps nobody
-/// waiting, while one that was not lives, and one that is excluded gets nothing. Links that the
+/// A link that the governor demoted gets a copy of a chunk now and then, while a link that was not
+/// demoted lives; no reader waits for such a copy. An excluded link gets nothing. Links that the
 /// user prefers come first; the others get what these cannot take.
 #[derive(Debug, Default)]
 pub(super) struct Auto {
@@ -34,7 +34,7 @@ struct Candidate<'a> {
     arrival: f64,
 }
 
-/// What one look at all channels found.
+/// Result of one look at all channels.
 #[derive(Default)]
 struct Found<'a> {
     /// The earliest of all, and of those that are ready and may be used.
@@ -161,8 +161,8 @@ fn no_one(paths: &[PathView]) -> Reason {
 
 /// Seconds from now until the last byte of `chunk` bytes given to the path now is there.
 ///
-/// What is in flight counts until the peer's session has acknowledged it. The part of it that has
-/// arrived, whose acknowledgement is on its way, is what the path delivers in the time that
+/// Bytes in flight count until the peer's session has acknowledged them. Those of them that have
+/// arrived, and whose acknowledgement is on its way, are what the path delivers in the time that
 /// acknowledgements take. A channel that has stalled is late by as much again.
 fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     let one_way = path.min_rtt.as_secs_f64() / 2.0;

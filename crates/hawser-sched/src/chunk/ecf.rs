@@ -67,7 +67,7 @@ impl Ecf {
     }
 }
 
-/// What the authors found to work: low values switch to and fro, high ones idle the slow path.
+/// Value that the authors found to work: low ones switch to and fro, high ones idle the slow path.
 const BETA: f64 = 0.25;
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ struct Share {
     channel: ChannelId,
     /// Bytes for each round.
     load: f64,
-    /// What may still be sent, in bytes; below zero when it overdrew.
+    /// Bytes that may still be sent; below zero when the path overdrew.
     left: f64,
 }
 

@@ -3,9 +3,9 @@ use hawser_types::ByteCount;
 use super::max_throughput::finishes_first;
 use super::{Choice, Class, ConnectionPolicy, ConnectionScheduler, Demand, LinkView, Reason};
 
-/// What is long goes where everything is finished soonest; what is short, or heard and seen, goes
-/// where it is answered soonest under the link's present load. Of links that answer about as soon,
-/// the one that finishes first gets it: that costs nobody anything, and keeps the links even.
+/// Sends long connections over the link that finishes everything soonest, and short or real-time
+/// ones over the link that answers soonest under its present load. Of links that answer about as
+/// soon, takes the one that finishes first: no connection loses by that, and the links stay even.
 #[derive(Debug)]
 pub(super) struct Auto;
 

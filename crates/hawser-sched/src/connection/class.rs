@@ -10,7 +10,7 @@ pub enum Class {
     RealTime,
     /// People wait for each answer: web pages, shells, name lookups.
     Interactive,
-    /// Nobody waits for a single packet: downloads, backups, updates.
+    /// No user waits for a single packet: downloads, backups, updates.
     Bulk,
     /// Not known.
     #[default]

@@ -20,7 +20,7 @@ pub enum By {
     Gateway,
 }
 
-/// What a gateway is used for where rules don't say, by the names that users choose it with.
+/// Use of a gateway where rules don't decide, by the names that users choose it with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum GatewayUse {
     /// For everything.
@@ -46,18 +46,18 @@ impl GatewayUse {
     }
 }
 
-/// What may be known of the way over a gateway at one moment.
+/// State of the way over a gateway at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayView<'a> {
     /// The links of the session, with what connections that go straight have on them.
     pub links: &'a [LinkView],
-    /// What the gateway was seen to send on, at most, or what the links carry together.
+    /// Highest rate at which the gateway was seen to send on, or the rate of all links together.
     pub up: Rate,
-    /// What it was seen to bring back, likewise.
+    /// Highest rate at which it was seen to bring back, likewise.
     pub down: Rate,
     /// A round trip to destinations behind it.
     pub latency: Duration,
-    /// What the connections over it have still to carry.
+    /// Load that the connections over it have still to carry.
     pub load: Load,
 }
 
@@ -320,7 +320,7 @@ mod tests {
         let links = [busy, view(10, 40), view(10, 40)];
         let three = gateway(&links, 40, 45);
         assert_eq!(choose(&bulk, &links, &three), By::Gateway);
-        // What is on the session is on the links as well, so it speaks against neither way.
+        // The session's load is on the links as well, so it speaks against neither way.
         let links = [view(20, 30), view(10, 40)];
         let loaded = GatewayView {
             load: load(1, 100),
@@ -347,7 +347,7 @@ mod tests {
             choose_way(&bulk, &busy, &far, &reached)
         };
         assert_eq!(choose([None; 2], [None; 2]), By::Gateway);
-        // It gives no more to anybody: what lies on the link is gone long before.
+        // The gateway gains nothing: the load on the link is gone long before.
         assert_eq!(choose(slow, slow), By::Link);
         assert_eq!(choose(slow, [None; 2]), By::Gateway);
         assert_eq!(choose([None; 2], slow), By::Link);

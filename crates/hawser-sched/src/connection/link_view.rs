@@ -63,11 +63,11 @@ impl LinkView {
     }
 }
 
-/// What a connection has still to carry one way, as far as can be told from what such ones carry,
-/// `demand`, and what it has carried, `moved`.
+/// Returns the bytes that a connection has still to carry one way, estimated from the `demand` of
+/// such connections and from the bytes that it has `moved`.
 ///
-/// Beyond its demand as much as it has carried already: sizes are heavy-tailed, so what has run for
-/// long goes on for long.
+/// Beyond its demand as much as it has carried already: sizes are heavy-tailed, so a connection
+/// that has run for long goes on for long.
 pub fn remaining(demand: ByteCount, moved: ByteCount) -> ByteCount {
     if moved < demand {
         demand - moved

@@ -74,7 +74,7 @@ fn maximum_throughput_counts_what_the_links_carry_already() {
     // 8 MB at 8 Mbit/s are 8 s, and 9 with the new one; the slow link needs 4 s for it.
     links[1].load.down = ByteCount::new(8_000_000);
     assert_eq!(choices(policy, &links, 1), [1]);
-    // What goes up does not count against what comes down, unless it takes longer.
+    // Upload does not count against download, unless it takes longer.
     links[0].load.up = ByteCount::new(9_000_000);
     assert_eq!(choices(policy, &links, 1), [2]);
 }

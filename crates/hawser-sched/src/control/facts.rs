@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_types::Rate;
 
-/// What a choice is made from.
+/// Facts that a choice is made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControlFacts {
     /// Smoothed round-trip time; zero before the first measurement.
@@ -23,7 +23,7 @@ pub struct ControlFacts {
     pub detour: bool,
     /// The path stands still time and again ([`hawser_path::Silence::goes_in_turns`]).
     pub in_turns: bool,
-    /// What the path carries.
+    /// Rate that the path carries.
     pub rate: Rate,
     /// The share of segments that the medium loses, from 0 to 1, is beyond what a window bears.
     pub lossy: bool,

@@ -51,10 +51,10 @@ fn is_crowded(facts: &ControlFacts) -> bool {
 
 /// The four segments that bbr keeps in flight at the least.
 const CRUISING: ByteCount = ByteCount::new(4 * 1500);
-/// A queue of this length is not worth a word.
+/// A queue up to this length does no harm.
 const HARMLESS: Duration = Duration::from_millis(30);
-/// What never carried more is slow: a window finds its share there within seconds. Where hundreds
-/// of segments fill the queue it takes longer than bbr gives way.
+/// A connection that never carried more is slow: a window finds its share there within seconds.
+/// Where hundreds of segments fill the queue, that takes longer than bbr gives way.
 const SLOW: Rate = Rate::from_bits_per_second(5_000_000);
 /// For how long it must have looked so, and for how many round trips: bbr remembers a rate for ten.
 const BELIEVED: Duration = Duration::from_secs(2);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_bbr_leaves_itself_is_not() {
-        // A round trip, what varies, four segments of 6 ms, and what is nobody's harm.
+        // A round trip, its variation, four segments of 6 ms, and a harmless queue.
         assert_eq!(found(|_| Some(73)), None);
         assert_eq!(
             found(|millis| Some(if millis % 2000 == 0 { 50 } else { 100 })),

@@ -4,7 +4,7 @@ use hawser_types::{Instant, LinkIndex};
 
 use super::{Harm, LinkReport, Standing};
 
-/// What one link has added and taken away.
+/// Account of what one link has added and taken away.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) link: LinkIndex,

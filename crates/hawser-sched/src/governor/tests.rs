@@ -2,7 +2,7 @@ use hawser_types::ByteCount;
 
 use super::*;
 
-/// What a link does in each second of a test.
+/// Behaviour of a link in each second of a test.
 #[derive(Clone, Copy)]
 struct Behaviour {
     /// Megabytes delivered, and megabytes that others send again.
@@ -122,7 +122,7 @@ fn a_link_that_stalls_the_others_for_more_than_it_brings_is_demoted_within_two_s
 }
 
 #[test]
-fn a_slow_link_that_harms_nobody_stays() {
+fn a_slow_link_that_does_no_harm_stays() {
     let slow = Behaviour {
         delivers: 0.2,
         rate: 0.2,
@@ -201,7 +201,7 @@ fn a_demotion_that_makes_things_worse_is_taken_back() {
 }
 
 #[test]
-fn without_demand_nobody_is_judged() {
+fn without_demand_no_link_is_judged() {
     let mut world = World::new(2);
     world.reports.iter_mut().for_each(|r| r.demand = false);
     world.run(10_000, &[GOOD, HARMFUL]);

@@ -9,7 +9,7 @@ use crate::PathView;
 
 /// Seconds from now until the last byte of a packet that is given to the path now is there.
 ///
-/// What is in flight beyond what the empty path holds stands in a queue, ours or others'.
+/// Bytes in flight beyond what the empty path holds stand in a queue, ours or others'.
 pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
     arrival_at(path, size, rate(path))
 }

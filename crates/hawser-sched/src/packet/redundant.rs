@@ -7,8 +7,8 @@ use crate::PathView;
 
 /// Small and real-time packets over the two links where they arrive first; others as by `auto`.
 ///
-/// Whoever asks bounds the copies: a packet for which the budget has nothing left comes as one that
-/// is not real-time.
+/// The caller bounds the copies: once the budget is used up, it passes the packet as one that is
+/// not real-time.
 ///
 /// Source: ReMP TCP (A. Frömmgen and others, ICC 2016), for what is small only.
 #[derive(Debug)]

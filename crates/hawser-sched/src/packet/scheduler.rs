@@ -12,7 +12,7 @@ use crate::governor::Standing;
 pub struct PacketUnit {
     /// Length with the tunnel's header.
     pub size: ByteCount,
-    /// What is known of its flow.
+    /// Facts about its flow.
     pub flow: PacketFlow,
     /// Time since it came.
     pub waited: Duration,
@@ -20,7 +20,7 @@ pub struct PacketUnit {
     pub backlog: ByteCount,
 }
 
-/// What a policy may know of a packet's flow.
+/// Facts about a packet's flow, for a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PacketFlow {
     /// The flow is small or real-time: it never waits for order.

@@ -134,7 +134,7 @@ fn auto_takes_a_longer_path_once_as_much_waits_for_the_nearer_one() {
     assert!(!auto.has_path(ByteCount::new(180_000), &paths));
     assert_eq!(chosen(ask(PacketPolicy::Auto, &with(195_000), &paths)), 2);
     assert!(auto.has_path(ByteCount::new(195_000), &paths));
-    // A call waits for no backlog, and nobody for a path that has fallen silent.
+    // A call waits for no backlog, and no packet waits for a path that has fallen silent.
     let mut call = with(0);
     call.flow.real_time = true;
     call.waited = Duration::from_millis(10);

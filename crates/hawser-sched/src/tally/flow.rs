@@ -16,7 +16,7 @@ pub struct FlowTally {
     pub sent_packets: u64,
     /// Their bytes.
     pub sent: ByteCount,
-    /// Those of them that were taken for real-time.
+    /// Packets among them that were taken for real-time.
     pub real_time: u64,
     /// Packets that were sent a second time: over another link at once, or since they were lost.
     pub copies: u64,
@@ -28,7 +28,7 @@ pub struct FlowTally {
     pub received_packets: u64,
     /// Their bytes.
     pub received: ByteCount,
-    /// Those of them that came after they had counted as lost.
+    /// Packets among them that came after they had counted as lost.
     pub late: u64,
     /// Packets of the peer that counted as lost, those that came late included.
     pub given_up: u64,

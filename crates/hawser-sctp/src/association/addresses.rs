@@ -63,7 +63,7 @@ impl Association {
 
     /// Handles the route of a packet with the right tag. A NAT may have given its sender another
     /// port (RFC 6951 §5.4); under a seal the whole address may be new. A new route changes nothing
-    /// until it has answered: somebody on the way may have sent the packet on.
+    /// until it has answered: a host on the way may have forwarded the packet.
     pub(super) fn on_route_seen(&mut self, now: Instant, route: Route) {
         if self.flow.is_none() || self.paths.find(&route).is_some() {
             return;
@@ -89,7 +89,7 @@ impl Association {
         }
         self.follow_ports();
         if let Some(flow) = &mut self.flow {
-            // What was acknowledged to a port that a translator has forgotten is lost.
+            // Acknowledgements to a port that a translator has forgotten are lost.
             flow.feedback.on_confirmed(route, &self.paths);
             flow.inbound.acknowledge_again(now);
         }
@@ -122,7 +122,7 @@ impl Association {
     }
 
     /// Handles an ASCONF chunk. One from an address that has not answered is dropped: the
-    /// unspecified address in it would stand for whoever sent it on. The peer repeats it.
+    /// unspecified address in it would stand for the host that forwarded it. The peer repeats it.
     pub(super) fn on_asconf(
         &mut self,
         now: Instant,

@@ -36,7 +36,7 @@ pub(crate) struct Setup {
     outgoing: VecDeque<Outgoing>,
 }
 
-/// What an endpoint passes to the setup of each association.
+/// Context that an endpoint passes to the setup of each association.
 #[derive(Debug)]
 pub(crate) struct SetupContext {
     pub(crate) config: AssociationConfig,
@@ -66,7 +66,7 @@ struct Outgoing {
     chunks: SmallVec<[Chunk; 2]>,
 }
 
-/// What the association has to do next.
+/// Next step of the association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SetupOutcome {
     /// Continue with the packet's next chunk.

@@ -43,7 +43,7 @@ pub(crate) struct ShutdownLimits {
     pub(crate) max_retransmissions: u32,
 }
 
-/// What the association has to do next.
+/// Next step of the association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownOutcome {
     /// Nothing.

@@ -42,7 +42,7 @@ pub(crate) struct Bbr {
     timeouts: u32,
     /// Window before the first of them.
     window_before_timeouts: u64,
-    /// What was forgotten after too many of them, until the path is measured again.
+    /// State before too many of them reset it; kept until the path is measured again.
     forgotten: Option<Box<Self>>,
 }
 
@@ -253,6 +253,7 @@ impl Bbr {
         // Senders on one link must not probe in step; some bits of the time serve as randomness.
         let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
         let trips = if self.model.is_moving() {
+            // The rounds of a cruise are a pause by themselves.
             0
         } else {
             CRUISE + spread

@@ -21,7 +21,7 @@ struct Bucket {
 }
 
 impl AnswerLimit {
-    /// Creates a limit. `key` is secret, so that nobody can predict which neighbourhoods share a
+    /// Creates a limit. `key` is secret, so that no host can predict which neighbourhoods share a
     /// bucket. `places`: associations that there may be. An endpoint for one of them is behind a
     /// seal and hears no strangers, so that it needs no memory for their neighbourhoods.
     pub(super) fn new(key: [u8; 32], total_limit: u32, places: usize) -> Self {

@@ -32,7 +32,7 @@ impl Network {
         }
     }
 
-    /// Sends a host's packet, unless too many are in flight or nobody has its address.
+    /// Sends a host's packet, unless too many are in flight or no host has its address.
     pub(super) fn send(&mut self, from: usize, transmit: Transmit) {
         let Route { local, remote } = transmit.route;
         let link = local.link.value() as usize;

@@ -27,7 +27,7 @@ pub const MAX_PAIR_MEMORY: u64 = 16 << 20;
 /// up, as one does who has the keys.
 ///
 /// Panics when an association breaks a promise. Whatever came: everything can be drained, timers
-/// move on, and paths and queues stay within their limits. As long as nobody lied: messages arrive
+/// move on, and paths and queues stay within their limits. As long as no end lied: messages arrive
 /// once, whole, as they were sent, and no end calls the other one's packets a violation. If no
 /// address moved besides, all messages arrive that have to, once the network carries packets again.
 pub fn fuzz_pair(script: &[u8]) {
@@ -59,7 +59,7 @@ struct Host {
     endpoint: Endpoint,
     config: AssociationConfig,
     association: Option<(AssociationId, Box<Association>)>,
-    /// What this host sent.
+    /// Contents that this host sent.
     contents: Contents,
     /// Messages that it has placed, and those of them that have come.
     placed: u64,
@@ -148,7 +148,7 @@ impl World {
         association.map(|(_, association)| &mut **association)
     }
 
-    // What owners do.
+    // Actions of the owners.
 
     fn connect(&mut self, host: usize) {
         let remotes = [remote(1 - host, 0), remote(1 - host, 1)];
@@ -237,7 +237,7 @@ impl World {
         self.has_moved = true;
     }
 
-    // What the network does.
+    // Actions of the network.
 
     fn deliver(&mut self, script: &mut Script<'_>) {
         let (which, count) = (script.below(256), script.below(16) + 1);

@@ -1,11 +1,11 @@
 //! Paths that packets of the peer have shown: challenged before they count, and what becomes of
 //! those that they replace.
 //!
-//! A packet from a new address or port proves only that the peer made it: anybody on the way may
-//! have sent it on. So its route is a *candidate*: unconfirmed, asked by a heartbeat, and without
+//! A packet from a new address or port proves only that the peer made it: any host on the way may
+//! have forwarded it. So its route is a *candidate*: unconfirmed, asked by a heartbeat, and without
 //! any effect on other paths until it has answered (RFC 9260 §5.4). Then a path to another port of
 //! the same address (a *twin*) may be one that a translator has forgotten, or another link behind
-//! the same translator. It goes if nothing comes from it within its time-out.
+//! the same translator. The twin is removed if nothing comes from it within its time-out.
 
 use hawser_types::{Instant, PathId};
 

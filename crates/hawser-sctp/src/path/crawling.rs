@@ -166,7 +166,7 @@ impl Path {
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// The measured rate sinks while a path stands still, and would excuse that for ever longer.
 const LONGEST_ALONE: Duration = Duration::from_millis(800);
-/// What the time between two packets varies by.
+/// Variation of the time between two packets.
 const VARIES: Duration = Duration::from_millis(15);
 
 #[cfg(test)]

@@ -203,7 +203,7 @@ impl Flight {
         }
         if once {
             self.arrived += bytes;
-            // What left before it does not come any more.
+            // Packets that timed out before it are not expected any more.
             self.timed_out.clear();
         }
         self.largest = self.largest.max(Some(number));

@@ -1,4 +1,4 @@
-//! What is known of a path beside the others.
+//! Standing of a path beside the others.
 
 use std::time::Duration;
 

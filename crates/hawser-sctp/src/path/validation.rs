@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// What went over a path that is there only because a packet came from it, until it has answered.
+/// Bytes over a path that exists only because a packet came from it, until it has answered.
 ///
-/// Whoever forwards a datagram of the peer, with any source address, makes such a path. So it gets
-/// few bytes, and is forgotten soon.
+/// Any host that forwards a datagram of the peer, with any source address, makes such a path. So
+/// the path gets few bytes, and is forgotten soon.
 ///
 /// Source: RFC 9000 §8 (three times what came) and §8.2 (path validation).
 #[derive(Debug)]
@@ -57,7 +57,7 @@ fn datagram(packet: usize) -> u64 {
 
 /// Bytes that may be sent for each that came.
 const FACTOR: u64 = 3;
-/// What IPv4, UDP and a seal add to a packet.
+/// Bytes that IPv4, UDP and a seal add to a packet.
 const BELOW: u64 = 20 + 8 + 23;
 /// Time in which the path has to answer.
 const LIFE: Duration = Duration::from_secs(10);

@@ -32,7 +32,7 @@ impl Paths {
 
     fn make_views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) {
         let least = self.paths.iter().filter_map(rank).min();
-        // What is silent keeps nobody from a path in reserve that answers.
+        // Silent paths do not keep out a path in reserve that answers.
         let answering = self
             .paths
             .iter()

@@ -147,7 +147,7 @@ mod tests {
             way.on_sample(Instant::from_nanos(at), second, over, second, second);
         }
         assert_eq!(way.ways.len(), MAX_WAYS);
-        // A silence of all is none of the quickest one.
+        // A silence on all ways does not count as one of the quickest way.
         let mut way = WayBack::default();
         told(&mut way, &[(100, NEAR); 5]);
         let later = Instant::from_nanos(60_000_000_000);

@@ -224,7 +224,7 @@ impl Arrivals {
 /// Maximum distance: a gap block has 16 bits.
 const MAX_DISTANCE: u32 = 65535;
 const WORDS: usize = 1024;
-/// Holes that are remembered: what comes later than that is too late for anybody.
+/// Holes that are remembered: a chunk for an older one is dropped as too late.
 const MAX_PASSED_OVER: usize = 256;
 
 #[cfg(test)]

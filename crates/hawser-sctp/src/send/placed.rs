@@ -24,13 +24,13 @@ pub(super) struct PlacedQueue {
 
 /// A message of [`Association::send_over`](crate::Association::send_over).
 ///
-/// Its payload is `front` and then `payload`. They are put together in the packet, so that whoever
-/// adds a header copies no payload for that.
+/// Its payload is `front` and then `payload`. They are put together in the packet, so that a caller
+/// who adds a header copies no payload for that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacedMessage {
-    /// What it begins with.
+    /// First bytes of the payload.
     pub front: Front,
-    /// What follows.
+    /// The rest of the payload.
     pub payload: Bytes,
 }
 
@@ -46,7 +46,7 @@ pub struct LostMessage {
     pub left_at: Option<Instant>,
 }
 
-/// What waits for one path.
+/// Chunks that wait for one path.
 #[derive(Debug, Default)]
 struct Line {
     chunks: VecDeque<u64>,

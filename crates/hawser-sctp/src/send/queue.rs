@@ -310,6 +310,7 @@ fn order_of(interleaving: bool, message: u32, fragment: u32) -> DataOrder {
     if interleaving {
         DataOrder::Interleaved { message, fragment }
     } else {
+        // Stream sequence numbers wrap; receivers ignore those of unordered messages.
         DataOrder::Sequence(message as u16)
     }
 }

@@ -1,4 +1,4 @@
-//! What the owner has to know to place messages on paths.
+//! Room on paths, for an owner that places messages on them.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ impl Outbound {
     }
 }
 
-/// What may wait on a path: as much as leaves in the next moments. A path that has nothing between
-/// two looks counts as one that is not used in full, and BBR then never sees that it is. What waits
-/// has its path and can't take a better one.
+/// Time for which chunks may wait on a path: as many as leave in the next moments. A path that has
+/// nothing between two looks counts as one that is not used in full, and BBR then never sees that
+/// it is. A chunk that waits has its path and can't take a better one.
 const AHEAD: Duration = Duration::from_millis(2);
 const LEAST_AHEAD: ByteCount = ByteCount::new(2 * 1500);

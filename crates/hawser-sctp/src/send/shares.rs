@@ -4,12 +4,12 @@ use crate::ToPlace;
 
 /// Bytes sent of both kinds, so that each gets half of what the paths carry while it has enough.
 ///
-/// What one kind does not use belongs to the other: who has sent less is owed a little and no more.
+/// The share that one kind does not use belongs to the other: the lag of one kind is limited.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     placed: u64,
     queued: u64,
-    /// What the owner still has to place.
+    /// Messages that the owner still has to place.
     pub(super) to_place: ToPlace,
 }
 

@@ -286,7 +286,7 @@ impl Outbound {
         if let Some(stream) = record.owner_stream {
             let bytes = record.length();
             let (before, here) = record.was_sent(filling.path);
-            // What one path repeats is its own affair, as retransmissions of TCP are.
+            // Repeats on the same path are that path's own affair, as retransmissions of TCP are.
             if !before || !here {
                 self.tallies.add_link(filling.link);
                 self.tallies.on_given(stream, filling.link, bytes, before);

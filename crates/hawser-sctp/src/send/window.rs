@@ -37,7 +37,7 @@ pub(super) struct Window {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) data: Data,
-    /// What the payload begins with, kept apart from it.
+    /// First bytes of the payload, kept apart from the rest.
     pub(super) front: Front,
     /// Size in a packet: header, payload, padding.
     size: u32,

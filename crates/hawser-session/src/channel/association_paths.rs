@@ -10,7 +10,7 @@ pub(crate) struct AssociationPaths {
     paths: Vec<PathSample>,
     booked: Vec<LinkTraffic>,
     signs: Vec<LinkSigns>,
-    /// What the association had sent twice at the last sample.
+    /// Payload that the association had sent twice at the last sample.
     repeated: Repeated,
 }
 

@@ -5,7 +5,7 @@ use hawser_types::{ChannelId, Instant, RecordNumber};
 use crate::error::Misbehaviour;
 use hawser_types::RangeSet;
 
-/// What came in on a channel, and what of it the peer was told.
+/// Records that came in on a channel, and how far the peer was told of them.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     /// Records that came; on an association the numbered ones without a gap.

@@ -5,13 +5,13 @@ use hawser_types::Permission;
 
 use crate::send_rules::SendRules;
 
-/// What the user and the governor say of the channel's link.
+/// Standing of the channel's link by the user's rules and the governor's verdict.
 #[derive(Debug)]
 pub(crate) struct LinkStanding {
     rules: SendRules,
     /// Harm that the link did to the whole, while the link is demoted for it.
     harm: Option<Harm>,
-    /// What rules and harm come to now.
+    /// Result of rules and harm now.
     standing: Standing,
     /// Links with the same number share a bottleneck.
     bottleneck: Option<u8>,

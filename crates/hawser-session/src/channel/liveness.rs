@@ -11,7 +11,7 @@ pub(crate) struct Trial {
     pub(crate) payload: u64,
 }
 
-/// What the session concluded from a channel's silence, and what it does about it.
+/// The session's conclusion from a channel's silence, and its reaction.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     suspect_since: Option<Instant>,

@@ -6,7 +6,7 @@ use hawser_wire::PathReport;
 
 use crate::snapshot::PeerView;
 
-/// What the two ends tell each other of channels: which are silent, what queues, what came.
+/// Notices between the two ends on channels: which are silent, what queues, what came.
 ///
 /// Source: DBAS §II.C, estimates of a route with the peer's help.
 #[derive(Debug, Default)]

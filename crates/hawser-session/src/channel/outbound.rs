@@ -5,7 +5,7 @@ use hawser_types::{ByteCount, Instant};
 
 use crate::unacknowledged::ChunkKey;
 
-/// What was given to a channel, and how far the peer has come with it.
+/// Chunks given to a channel, and how far the peer has come with them.
 ///
 /// A chunk waits in the outbox until a record takes it, and is in flight until the peer
 /// acknowledges that record.

@@ -106,8 +106,8 @@ const LASTS: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
 
-    /// What a link does in windows of 320 ms, each in 32 looks: packets sent, packets lost, and
-    /// round-trip time in ms, of 40 ms without a queue. Tells whether a policer is found then.
+    /// Runs windows of 320 ms, each in 32 looks: packets sent, packets lost, and round-trip time in
+    /// ms, of 40 ms without a queue. Tells whether a policer is found then.
     fn finds(windows: &[(u64, u64, u64)]) -> bool {
         let mut policing = Policing::default();
         let mut now = Instant::ZERO;

@@ -4,7 +4,7 @@ use hawser_wire::ChannelRole;
 use crate::side::Side;
 use crate::transport::Transport;
 
-/// What the driver knows of a channel that it adds to a session.
+/// The driver's facts about a channel that it adds to a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChannelSpec {
     /// Number of the channel.

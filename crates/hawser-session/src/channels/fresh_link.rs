@@ -34,7 +34,7 @@ impl Channels {
     }
 }
 
-/// What a fresh connection may send at once: ten segments. Source: RFC 6928.
+/// Bytes that a fresh connection may send at once: ten segments. Source: RFC 6928.
 const FIRST_WINDOW: ByteCount = ByteCount::new(10 * 1448);
 /// After so much the rate of a link is measured, and the kernel has found its window.
 const KNOWN: ByteCount = ByteCount::new(32 * 1024);

@@ -1,4 +1,4 @@
-//! What the silence of a channel means, given the other channels that go its way and other ways.
+//! Judges the silence of a channel, given the other channels on its way and on other ways.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use hawser_types::StreamId;
 
 use super::wire::End;
 
-/// What was written to streams and read from them; a reader gets what the writer wrote.
+/// Bytes written to streams and read from them; a reader gets what the writer wrote.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     directions: BTreeMap<(End, StreamId), Direction>,

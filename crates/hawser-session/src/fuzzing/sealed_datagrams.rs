@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use crate::seal::datagram::{DatagramOpener, DatagramSealer, OVERHEAD, Rejected};
 use crate::seal::{Aead, Direction, SessionKeys};
 
-/// What happens to sealed datagrams between two ends: each step is a byte that says what, and one
+/// Runs steps on sealed datagrams between two ends: each step is a byte that says what, and one
 /// that says which or how much. Also checks that every datagram opens when it should, and once.
 pub fn fuzz_datagrams(mut steps: &[u8]) {
     let mut world = World::new();

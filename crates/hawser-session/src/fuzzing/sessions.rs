@@ -26,7 +26,7 @@ pub const MAX_SESSIONS_MEMORY: u64 = 48 << 20;
 ///
 /// Panics when a session breaks a promise. Whatever came: no record is larger than allowed, every
 /// queue can be drained and every timer moves on, and what the snapshot counts stays within its
-/// limits. As long as nobody lied: no fault is found in the peer, every byte read is the one that
+/// limits. As long as no peer lied: no fault is found in the peer, every byte read is the one that
 /// was written, and with a channel left everything that was finished arrives.
 pub fn fuzz_sessions(script: &[u8]) {
     let mut script = Script::new(script);
@@ -228,7 +228,7 @@ impl World {
                     }
                 }
             }
-            // Both directions are over, whoever ended them.
+            // Both directions are over, whichever end closed them.
             Event::Reset(id, _) | Event::Over(id) => {
                 for writer in End::BOTH {
                     self.contents.cut_short(writer, id);

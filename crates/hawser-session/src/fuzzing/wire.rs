@@ -25,12 +25,12 @@ impl End {
     }
 }
 
-/// What is in flight on a channel, each way.
+/// Bytes in flight on a channel, each way.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) id: ChannelId,
     pub(super) is_association: bool,
-    /// Nothing crosses it any more, and nobody is told.
+    /// Nothing crosses it any more, and neither end is told.
     pub(super) is_dead: bool,
     rtt: Duration,
     ways: [Way; 2],

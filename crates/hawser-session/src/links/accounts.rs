@@ -1,4 +1,4 @@
-//! What went over each link and what it did to the whole, for status, usage and governor.
+//! Accounts of each link: its traffic and its effect on the whole, for status, usage, governor.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -38,7 +38,7 @@ impl Pauses {
         self.since
     }
 
-    /// How long a silence may last before it is none of the usual ones; zero where none was seen.
+    /// Returns the longest silence that counts as a usual one; zero where none was seen.
     pub(crate) fn patience(&self) -> Duration {
         self.longest * 3 / 2
     }
@@ -52,7 +52,7 @@ impl Pauses {
 
 /// A channel that goes after less was not lost by silence.
 const LEAST: Duration = Duration::from_millis(500);
-/// What lasts longer is no pause but an outage.
+/// A longer silence is no pause but an outage.
 const LONGEST: Duration = Duration::from_secs(4);
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(super) struct Rules {
     by_link: BTreeMap<LinkIndex, SendRules>,
     /// The rules for the gateway's direction.
     for_gateway: Vec<LinkRulesEntry>,
-    /// What the gateway was told of them.
+    /// The same as last told to the gateway.
     told: Vec<LinkRulesEntry>,
 }
 

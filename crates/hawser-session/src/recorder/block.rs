@@ -6,7 +6,7 @@ use super::bytes::Reader;
 use super::entry::{Context, Entry};
 use super::note::Note;
 
-/// Reads the entries of one block, up to the first that is none.
+/// Reads the entries of one block, up to the first malformed one.
 #[derive(Debug)]
 pub(super) struct Block<'a> {
     context: Context,

@@ -58,13 +58,13 @@ pub enum RecordingError {
 }
 
 impl Recorder {
-    /// What is kept now, with what the caller knows of it. Of `head`, the recorder itself says
-    /// when the session began and whether all is there.
+    /// Returns the entries kept now, with what the caller knows of them. Of `head`, the recorder
+    /// itself says when the session began and whether all is there.
     pub fn recording(&self, head: Head) -> Recording {
         let mut blocks: Vec<Vec<u8>> = self.ring.blocks().map(<[u8]>::to_vec).collect();
         let lost = self.ring.has_lost();
         if lost {
-            // What was rare and is older than the oldest block.
+            // Notes that are older than the oldest block.
             let oldest = self.entries().next().map(|entry| entry.at());
             let older = self.notes.iter().take_while(|(at, _)| Some(*at) < oldest);
             blocks.insert(0, notes_block(older));

@@ -1,4 +1,4 @@
-//! What a gateway says first on a connection that it begins: who it is, and for which session.
+//! First message of a gateway on a connection that it begins: who it is, and for which session.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,7 +45,7 @@ impl SessionKeys {
     }
 }
 
-/// What the code is over: the number, and both ends.
+/// Returns the bytes that the code covers: the number, and both ends.
 fn authenticated(number: u64, ends: OfferEnds) -> [u8; 8 + 2 * END_LENGTH] {
     let mut out = [0; 8 + 2 * END_LENGTH];
     out[..8].copy_from_slice(&number.to_be_bytes());

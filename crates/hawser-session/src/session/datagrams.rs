@@ -1,4 +1,4 @@
-//! What applications do with datagrams.
+//! Calls of applications on datagrams.
 
 use bytes::Bytes;
 use hawser_types::{Instant, StreamId};

@@ -106,8 +106,8 @@ impl Session {
     }
 
     /// Asks for a sign of life on the other channels of a way, of which one has nothing delivered:
-    /// their answer tells a dead link from one that only drops large packets.
-    /// Those that were asked within `pause` are not asked again.
+    /// their answer tells a dead link from one that only drops large packets. Channels that were
+    /// asked within `pause` are not asked again.
     fn ask_beside(&mut self, now: Instant, id: ChannelId, pause: Duration) {
         let Some(route) = self.channels.get(id).map(Channel::route) else {
             return;

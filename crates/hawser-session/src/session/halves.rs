@@ -111,7 +111,7 @@ impl Session {
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
-        // What is here completely is handed out, as if the reset had come later.
+        // A stream that is here completely is handed out, as if the reset had come later.
         if stream.receive().is_complete() || stream.was_read_out() {
             return Ok(());
         }

@@ -298,8 +298,8 @@ impl Session {
             self.delay_rest(now, id);
         }
         if let Some(other) = self.channels.quickest_off(route) {
-            // What the peer has to send should not go there either, and the peer may hold chunks of
-            // which this side does not know it.
+            // The peer should not send there either. It may hold chunks of which this side does not
+            // know.
             self.notify(other, Notice::Report(id));
         }
         // State that was on its way there may never arrive.

@@ -70,5 +70,5 @@ impl Session {
     }
 }
 
-/// What a stream takes that carries nothing, whether an application has it or not.
+/// Memory of a stream that carries nothing, whether an application has it or not.
 const STREAM_STATE: usize = 2 * 1024;

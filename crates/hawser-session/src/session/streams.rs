@@ -1,4 +1,4 @@
-//! What applications do with streams.
+//! Calls of applications on streams.
 
 use bytes::Bytes;
 use hawser_types::{ByteCount, ChannelId, Instant, StreamGroup, StreamId};

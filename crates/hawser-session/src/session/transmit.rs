@@ -24,7 +24,8 @@ impl Session {
         if self.drop_stale(id) {
             self.schedule(now);
         }
-        // Nobody asks again once the session is over, and the peer waits for this acknowledgement.
+        // Once the session is over, this is the last call, and the peer waits for this
+        // acknowledgement.
         let over = self.is_closed();
         let Some(channel) = self.channels.get_mut(id) else {
             return false;

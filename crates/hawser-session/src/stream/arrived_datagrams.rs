@@ -6,7 +6,7 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub(crate) struct ArrivedDatagrams {
     list: VecDeque<Bytes>,
-    /// What they cost together.
+    /// Their cost together.
     cost: usize,
 }
 

@@ -17,13 +17,13 @@ pub(crate) struct ReceiveStream {
     limit: u64,
     window: u64,
     grown_at: u64,
-    /// What comes has no reader, and is dropped.
+    /// Data that comes has no reader, and is dropped.
     discards: bool,
     /// The code with which the peer ended this direction before its end.
     reset: Option<u32>,
 }
 
-/// What came and was not read, of one stream or of several.
+/// Data that came and was not read, of one stream or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unread {
     /// Credit that it uses.

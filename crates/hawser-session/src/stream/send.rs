@@ -41,7 +41,7 @@ enum End {
     Finished,
     /// The last chunk is cut.
     Cut,
-    /// What was not sent, or not acknowledged, is dropped.
+    /// Data that was not sent, or not acknowledged, is dropped.
     Early,
 }
 

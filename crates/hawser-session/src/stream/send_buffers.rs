@@ -1,4 +1,4 @@
-//! What all streams of a session may hold together before chunks are cut from it.
+//! Limit of the data in all streams of a session before chunks are cut from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What lies in streams and was not read: how much memory that really takes, and its limit.
+//! Unread data in streams: how much memory that really takes, and its limit.
 
 use std::sync::Arc;
 

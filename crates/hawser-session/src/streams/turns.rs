@@ -34,7 +34,7 @@ struct Group {
     /// Streams that are open.
     open: usize,
     waiting: VecDeque<StreamId>,
-    /// What the group has sent, in bytes, on a scale that all groups share.
+    /// Bytes that the group has sent, on a scale that all groups share.
     stands_at: u64,
 }
 

@@ -265,7 +265,7 @@ impl TransportTrial {
             return;
         }
         let margin = if has_fallen {
-            // What was delivered before is no measure for the trial.
+            // Earlier samples are no measure for the trial.
             self.samples.keep(1);
             EARLY_MARGIN
         } else if self.has_settled() && self.is_worth_a_trial(now, look, demand) {

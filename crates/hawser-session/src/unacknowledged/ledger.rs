@@ -86,7 +86,7 @@ impl Ledger {
             .filter(|chunk| chunk.header.segment == key.segment)
     }
 
-    /// Takes a chunk out: the peer holds it, or nobody waits for it any more.
+    /// Takes out a chunk that the peer holds, or that is not needed any more.
     pub(crate) fn remove(&mut self, key: ChunkKey) -> Option<SentChunk> {
         self.get(key)?;
         let chunk = self.chunks.remove(key.index);

@@ -1,5 +1,5 @@
-//! Loss, reordering, duplicates, outages and addresses that come and go: nothing may be lost,
-//! doubled or out of order, and nothing may stand still.
+//! Loss, reordering, duplicates, outages and changing addresses: no data may be lost, duplicated or
+//! out of order, and no transfer may stall.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! An association beside what TCP's channels carry over the same links.
+//! An association compared with TCP channels over the same links.
 
 use hawser_scenario::{Direction, Scenario};
 use hawser_sctp::AssociationConfig;

@@ -1,5 +1,5 @@
-//! How long a small message takes on a stream that is idle otherwise, beside streams that are busy:
-//! over an association, and over a session with TCP channels.
+//! Delay of a small message on an otherwise idle stream, beside busy streams: over an association,
+//! and over a session with TCP channels.
 
 mod messages;
 mod over_association;

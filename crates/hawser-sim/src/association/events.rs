@@ -1,4 +1,4 @@
-//! What a scenario lets happen to links, happening to those below an association.
+//! A scenario's link events, applied to the links below an association.
 
 use hawser_scenario::Action;
 use hawser_sctp::Local;

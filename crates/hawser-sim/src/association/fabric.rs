@@ -130,7 +130,7 @@ impl Fabric {
         };
         let seal = match config[0].framing {
             Framing::Whole => 0,
-            // They are sealed, though here nobody does it.
+            // Counts the seal of these datagrams, although the simulator does not seal.
             Framing::Compact => OVERHEAD as u64,
         };
         let client = (0..links.len()).map(client_local).collect();
@@ -225,7 +225,7 @@ impl Fabric {
         let (now, host) = (self.now, &mut self.hosts[0]);
         let config = config.clone();
         let begun = host.endpoint.connect(now, config, &host.locals, &remotes);
-        host.association = Some(begun.expect("a way leads to the server, and nobody is there yet"));
+        host.association = Some(begun.expect("a route to the server exists, and no association"));
         self.pump(0);
     }
 

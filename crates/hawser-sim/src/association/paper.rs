@@ -1,5 +1,5 @@
-//! The paper's experiments (SCTP-E1, SCTP-E2): three links between two hosts, with other rates and
-//! other delays, and how much of them is used.
+//! The paper's experiments (SCTP-E1, SCTP-E2): three links between two hosts, with different rates
+//! and delays, and their utilisation.
 
 use std::fmt;
 use std::time::Duration;

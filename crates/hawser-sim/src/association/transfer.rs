@@ -1,4 +1,4 @@
-//! A transfer as applications see it, with what happens to links meanwhile.
+//! A transfer as applications see it, with the link events during it.
 
 use std::time::Duration;
 

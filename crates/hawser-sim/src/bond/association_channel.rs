@@ -1,5 +1,5 @@
-//! The association that carries a channel of the session beside its TCP connections, and what the
-//! driver does for it.
+//! The association that carries a channel of the session beside its TCP connections, and the
+//! driver's work for it.
 
 use std::net::SocketAddr;
 
@@ -63,7 +63,7 @@ impl Associations {
         }
     }
 
-    /// True if there is none, and another may begin.
+    /// True if there is no association, and another may begin.
     pub(super) fn may_begin(&self, now: Instant) -> bool {
         self.current.is_none() && now >= self.next
     }
@@ -93,7 +93,7 @@ impl Associations {
         });
     }
 
-    /// The channel that it is; `None` while there is none.
+    /// Returns the channel of the association; `None` without an association.
     pub(super) fn channel(&self) -> Option<ChannelId> {
         self.current.as_ref().map(|own| own.channel)
     }
@@ -193,8 +193,8 @@ impl Associations {
         }
     }
 
-    /// Begins a run of one end. Returns false where there is none, or one goes on: its own work has
-    /// led here, and it looks again when that is done.
+    /// Begins a run of one end. Returns false without an association, or during another run: the
+    /// caller is part of that run, which checks again when it is done.
     pub(super) fn start(&mut self, side: Side) -> bool {
         let Some(own) = &mut self.current else {
             return false;

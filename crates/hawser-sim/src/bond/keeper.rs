@@ -1,5 +1,4 @@
-//! One link's channels, as the client keeps them: what a [`ChannelKeeper`] plans, and the
-//! connections that are tried for it.
+//! One link's channels at the client: the plan of a [`ChannelKeeper`], and the attempts for it.
 
 use hawser_channels::keeper::{
     AttemptFailure, CONNECT_TIMEOUT, ChannelKeeper, JOIN_TIMEOUT, JoinTurns, KeeperAction,

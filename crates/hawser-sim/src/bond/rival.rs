@@ -1,4 +1,4 @@
-//! Plain TCP of others on the links of a bond, always with something to send.
+//! Plain TCP of other users on the links of a bond, with unlimited data.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the driver's writing task does for one channel.
+//! The driver's writing task for one channel.
 
 use bytes::{Bytes, BytesMut};
 use hawser_channels::tcp_writer::{KernelState, Next, TcpWriter};

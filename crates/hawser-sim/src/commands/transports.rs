@@ -68,5 +68,5 @@ impl TransportArguments {
     }
 }
 
-/// Seeds of scenarios are small numbers: those of further runs are none of them.
+/// Seeds of scenarios are small numbers, so seeds of further runs are different.
 const SEEDS_APART: u64 = 1000;

@@ -1,4 +1,4 @@
-//! The client's daemon: the product's director, told of connections as `hawser-front` tells it.
+//! The client's daemon: the product's director, informed of connections as by `hawser-front`.
 //!
 //! Each connection takes the first link that the director names. `hawser-front` also tries the
 //! next one when an answer is late; that is not modelled.

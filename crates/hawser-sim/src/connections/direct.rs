@@ -1,4 +1,4 @@
-//! A connection of its own for each request, on a link that the product's director chooses.
+//! One connection for each request, on a link that the product's director chooses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Client<'_> {
                 Some(Happening::Alarm(number)) => self.begin(number as usize),
                 Some(Happening::End(end)) if end.client => self.on_client(end),
                 Some(Happening::End(end)) => self.on_server(end),
-                // Nobody sends any here.
+                // No datagrams are sent in this simulation.
                 Some(Happening::Datagram) => {}
                 None => break,
             }

@@ -1,4 +1,4 @@
-//! The requests of a run, and when it is given up: the same for every method.
+//! The requests of a run, and the time limit: the same for every method.
 
 use std::time::Duration;
 

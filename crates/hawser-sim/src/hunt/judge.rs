@@ -1,4 +1,4 @@
-//! What was promised of a link set, and what came of it.
+//! The promise for a link set, and the result.
 
 use std::time::Duration;
 

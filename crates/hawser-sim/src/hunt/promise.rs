@@ -1,4 +1,4 @@
-//! What is promised of link sets.
+//! Promises for link sets.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What a network lets pass of UDP, in front of each of its links.
+//! The UDP policy of a network, in front of each of its links.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A translation of addresses that forgets connections. It stands between a link and the server.
+//! An address translator that forgets connections, between a link and the server.
 
 use std::time::Duration;
 

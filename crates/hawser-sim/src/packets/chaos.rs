@@ -1,4 +1,4 @@
-//! A tunnel between hosts whose links do what seeds draw: nothing may be doubled, changed, stuck or
+//! A tunnel between hosts with random link events: no packet may be duplicated, changed, stuck or
 //! out of order beyond the rule, and memory stays bounded.
 
 mod watch;

@@ -1,4 +1,4 @@
-//! Inner packets: IPv4 with a number where payload would be.
+//! Inner packets: IPv4 with a number instead of payload.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! What runs of packet mode report, and their text.
+//! Reports of packet mode runs, and their text.
 
 use std::fmt::{self, Display};
 

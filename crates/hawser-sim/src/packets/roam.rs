@@ -1,4 +1,4 @@
-//! A flow of UDP while links come and go.
+//! A flow of UDP while links appear and disappear.
 
 use hawser_scenario::{Action, Doing, Phase, Scenario, Step};
 use hawser_types::Rate;

@@ -1,4 +1,4 @@
-//! A connection inside the tunnel while links come and go.
+//! A connection inside the tunnel while links appear and disappear.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Flows of UDP that send at their own rate, whatever is lost.
+//! Flows of UDP that send at a fixed rate, regardless of loss.
 
 use std::ops::Range;
 use std::time::Duration;

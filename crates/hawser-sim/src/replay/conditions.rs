@@ -1,9 +1,8 @@
-//! What the links could do while a recording was made, as a scenario on which any policy can be
-//! tried.
+//! Link properties during a recording, as a scenario on which any policy can be tried.
 //!
-//! A recording tells what was seen, and nothing of what no channel tried: a link that was not
-//! busy may have had more to give. Delay is half of the shortest round trip; the queue is the
-//! longest one seen, which a policy that keeps queues short does not fill.
+//! A recording shows only what was observed: a link that was not busy may have had more capacity.
+//! The delay is half of the shortest round trip; the queue is the longest one seen, which a policy
+//! that keeps queues short does not fill.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};

@@ -1,4 +1,4 @@
-//! What an acknowledgement does to a sender.
+//! Effects of an acknowledgement on a sender.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Congestion control: which kind a connection has.
+//! The congestion control of a connection.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Losses where something on the way strips selective acknowledgements: by duplicates alone.
+//! Loss detection by duplicates alone, where a middlebox strips selective acknowledgements.
 //!
-//! Source: RFC 6582 and, for what is taken to be in flight and delivered, Linux
-//! `tcp_add_reno_sack` and `tcp_remove_reno_sacks`.
+//! Source: RFC 6582 and, for estimates of bytes in flight and delivered, Linux `tcp_add_reno_sack`
+//! and `tcp_remove_reno_sacks`.
 
 use hawser_types::Instant;
 

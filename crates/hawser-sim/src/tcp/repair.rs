@@ -1,4 +1,4 @@
-//! Losses: how they are found, and what is done about them.
+//! Losses: their detection and repair.
 
 use std::time::Duration;
 
@@ -136,8 +136,8 @@ impl Sender {
         }
     }
 
-    /// A window goes on from the threshold of the loss. There is none where the recovery began
-    /// under a congestion control that knows no threshold, and another one took over meanwhile.
+    /// Sets the window to the threshold of the loss, unless the recovery began under a congestion
+    /// control without a threshold and another control took over meanwhile.
     ///
     /// Source: Linux `tcp_end_cwnd_reduction`.
     fn window_after_recovery(&mut self) {

@@ -1,4 +1,4 @@
-//! The sending direction of a connection: what was written, sent, acknowledged and lost.
+//! The sending direction of a connection: data written, sent, acknowledged and lost.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

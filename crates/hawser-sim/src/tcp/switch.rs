@@ -1,4 +1,4 @@
-//! Another congestion control on a live connection.
+//! Change of the congestion control on a live connection.
 
 use hawser_scenario::Congestion;
 use hawser_types::Instant;

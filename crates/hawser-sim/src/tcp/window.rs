@@ -1,4 +1,4 @@
-//! What congestion control is told, and what it sets.
+//! Inputs and outputs of congestion control.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tells a directory where this host is, over whichever of its links leads there.
+//! Registers this host's addresses with a directory, over the link that reaches it best.
 
 mod others;
 mod own;
@@ -22,23 +22,22 @@ use own::Own;
 pub use own::OwnAddress;
 pub(super) use passed::Passed;
 
-/// Who is announced, and where.
+/// Name of the host to register, transport and lifetime.
 #[derive(Clone, Debug)]
 pub struct AnnouncerConfig {
-    /// The name of this host, such as `sip:alice@example.org`. Its domain is asked, wherever that
-    /// is.
+    /// Name of this host, such as `sip:alice@example.org`. The directory is the one of its domain.
     pub name: SipUri,
-    /// What the directory is asked over.
+    /// Transport of requests to the directory.
     pub transport: Transport,
-    /// How long a registration is to last.
+    /// Requested lifetime of a registration.
     pub lifetime: Duration,
 }
 
-/// Keeps a host registered with all its addresses, f_i as their share.
+/// Keeps a host registered with all its addresses; each address's share f_i is its `q`.
 ///
-/// Over datagrams the directory is asked, from each address, as what it sees that address: behind
-/// NAT this is where the host is reached. An address from which the directory does not answer,
-/// while it answers from others, is not told.
+/// Over datagrams, each address asks the directory which address and port it sees: behind NAT,
+/// other hosts reach this host there. While the directory answers from other addresses, an address
+/// from which it does not answer is left out.
 ///
 /// Change it once, then drain [`Announcer::poll_transmit`] and [`Announcer::poll_event`], and call
 /// [`Announcer::handle_timeout`] at [`Announcer::poll_timeout`].
@@ -51,24 +50,24 @@ pub struct Announcer {
     registration: Registration,
     words: Words,
     own: Vec<Own>,
-    /// The REGISTER that is in progress, and when another address is tried.
+    /// REGISTER in progress, and the time at which another address is tried.
     asking: Option<(TransactionId, Flow, Instant)>,
-    /// When shares have changed last: they are not told more often than each half minute.
+    /// Time of the last registration. Changed shares are sent at most every 30 s.
     told: Option<Instant>,
-    /// When shares that have changed meanwhile are told.
+    /// When to send shares that changed since then.
     tells_at: Option<Instant>,
     wanted: Vec<CareOf>,
-    /// Nothing is told before, so that the first time all is known.
+    /// Time until which registration waits, so that the first one lists all addresses.
     begins: Option<Instant>,
     is_closing: bool,
     transmits: VecDeque<Transmit>,
     events: VecDeque<RegistrationEvent>,
-    /// What has come for others.
+    /// Messages for the other parts of the user agent.
     passed: VecDeque<Passed>,
 }
 
 impl Announcer {
-    /// Announces nothing yet. `seed` is secret, random, and used for nothing before.
+    /// Creates an empty announcer. `seed` is secret, random, and used for nothing before.
     #[must_use]
     pub fn new(config: AnnouncerConfig, answerer: Option<Answerer>, seed: &[u8; 32]) -> Self {
         let mut words = Words::new(seed);
@@ -104,7 +103,7 @@ impl Announcer {
         }
     }
 
-    /// Sets the addresses of this host. What went is told at once.
+    /// Sets the addresses of this host. Removed addresses are deregistered at once.
     pub fn set_addresses(&mut self, now: Instant, addresses: Vec<OwnAddress>) {
         let before = std::mem::take(&mut self.own);
         let is_there = |flow: Flow| addresses.iter().any(|it| it.flow == flow);
@@ -129,15 +128,15 @@ impl Announcer {
         self.react(now);
     }
 
-    /// Takes a message that has come.
+    /// Handles a received message.
     pub fn handle_message(&mut self, now: Instant, flow: Flow, message: Message) {
         self.transactions.handle_message(now, flow, message);
         self.react(now);
     }
 
-    /// Takes notice that nothing can be sent over a flow now.
+    /// Records that nothing can be sent over a flow now.
     pub fn handle_flow_failure(&mut self, now: Instant, flow: Flow) {
-        // Whatever was asked over it, the flow has failed once.
+        // The flow failed once, whatever request was sent over it.
         self.missed(now, flow);
         if self.asking.take_if(|(_, on, _)| *on == flow).is_some() {
             self.registration.handle_failure(now);
@@ -146,33 +145,33 @@ impl Announcer {
         self.react(now);
     }
 
-    /// Removes what is registered. It is over when [`Announcer::is_closed`] says so.
+    /// Removes the registration; [`Announcer::is_closed`] tells when that is done.
     pub fn close(&mut self, now: Instant) {
         self.is_closing = true;
         self.registration.set_contacts(now, Vec::new());
         self.react(now);
     }
 
-    /// Whether nothing is left to tell.
+    /// Whether the directory has been told everything after [`Announcer::close`].
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closing && self.asking.is_none() && self.registration.poll_timeout().is_none()
     }
 
-    /// Returns the addresses that are told, the preferred ones first.
+    /// Returns the addresses to register, the preferred ones first.
     #[must_use]
     pub fn contacts(&self) -> &[CareOf] {
         &self.wanted
     }
 
-    /// Does what is due.
+    /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.transactions.handle_timeout(now);
         if let Some((_, flow, until)) = self.asking
             && until <= now
             && self.own.iter().any(|own| own.flow() != flow)
         {
-            // It does not answer from there, or not yet; another address may be better.
+            // No answer for this address, or not yet; another address may be better.
             self.handle_flow_failure(now, flow);
         }
         self.react(now);
@@ -183,7 +182,7 @@ impl Announcer {
         !self.own.is_empty()
     }
 
-    /// Returns when [`Announcer::handle_timeout`] is to be called next.
+    /// Returns the time of the next call to [`Announcer::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let has_way = self.has_address() && self.asking.is_none();
@@ -212,7 +211,7 @@ impl Announcer {
         first.or_else(|| self.transactions.poll_transmit())
     }
 
-    /// Returns the next thing that has happened.
+    /// Returns the next registration event.
     pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
         self.events.pop_front()
     }
@@ -290,7 +289,7 @@ impl Announcer {
         }
     }
 
-    /// Asks the directory, from each address, as what it sees that.
+    /// Asks the directory from each address which address it sees, and sends due keep-alives.
     fn look(&mut self, now: Instant) {
         for place in 0..self.own.len() {
             let own = &mut self.own[place];
@@ -309,7 +308,7 @@ impl Announcer {
         }
     }
 
-    /// Tells the directory of other addresses at once, and of other shares when they differ much.
+    /// Registers changed addresses at once, and changed shares when they differ much.
     fn tell(&mut self, now: Instant) {
         let is_early = self.begins.is_none_or(|begins| now < begins)
             && self.own.iter().any(|own| own.is_unknown());
@@ -343,7 +342,7 @@ impl Announcer {
         self.registration.set_contacts(now, wanted);
     }
 
-    /// The addresses to tell, with their shares, by their links.
+    /// Returns the addresses to register, each with the share of its link.
     fn care_of(&self) -> Vec<CareOf> {
         let any_heard = self.own.iter().any(Own::is_heard);
         let told: Vec<_> = self
@@ -364,7 +363,7 @@ impl Announcer {
             Some(CareOf { uri, q })
         });
         let mut contacts: Vec<CareOf> = contacts.collect();
-        // Behind one NAT two links may look alike.
+        // Two links behind one NAT may have the same public address.
         let mut seen: Vec<SipUri> = Vec::new();
         contacts.retain(|contact| {
             let is_new = !seen.contains(&contact.uri);
@@ -375,7 +374,7 @@ impl Announcer {
         contacts
     }
 
-    /// Sends the REGISTER that is due, from the address that has answered best.
+    /// Sends the REGISTER that is due, from the address that answered best.
     fn ask(&mut self, now: Instant) {
         if self.asking.is_some() {
             return;
@@ -408,7 +407,7 @@ impl Announcer {
         let mut request = Request::new(method.clone(), self.domain.clone().into());
         let headers = &mut request.headers;
         headers.push(HeaderName::Via, via);
-        // It is for the directory itself.
+        // Only the directory itself answers.
         headers.push(HeaderName::MaxForwards, 1);
         headers.push(
             HeaderName::From,
@@ -421,7 +420,7 @@ impl Announcer {
     }
 }
 
-/// Whether a request asks for a sign of life, outside of any call.
+/// Whether a request is a keep-alive: OPTIONS outside of any call.
 fn is_sign_of_life(request: &Request) -> bool {
     let to = request.headers.to();
     request.method == Method::Options && to.is_ok_and(|to| to.tag().is_none())
@@ -435,15 +434,15 @@ fn answer(request: &Request) -> Response {
 }
 
 const TAG: &str = "host";
-/// Requests of others that are in progress. Each stays for 32 s, and a directory passes on up to
-/// 1,024 at once of whoever asks.
+/// Incoming requests in progress. Each stays for 32 s, and a directory forwards up to 1,024 at once
+/// from one caller.
 const MAX_REQUESTS: usize = 2048;
-/// Addresses that are told: as many as registrars take.
+/// Addresses in one registration: as many as registrars take.
 const MAX_CONTACTS: usize = 16;
-/// For what the directory sees of the addresses, before it is told for the first time.
+/// Wait for the directory's view of the addresses before the first registration.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// For an answer, where another address could be tried.
+/// Wait for an answer before another address is tried.
 const PATIENCE: Duration = Duration::from_secs(6);
-/// Shares are told that differ by a twentieth, each half minute at most.
+/// Shares that differ by a twentieth are registered anew, at most every 30 s.
 const MUCH: u16 = 50;
 const SHARES_EVERY: Duration = Duration::from_secs(30);

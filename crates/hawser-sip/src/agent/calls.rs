@@ -1,4 +1,4 @@
-//! Sessions with other hosts, by name: who calls whom, and where each of them is.
+//! Sessions with other hosts, which call each other by name and exchange their addresses.
 
 mod descriptions;
 mod giving_way;
@@ -23,23 +23,23 @@ use descriptions::Descriptions;
 use giving_way::GivingWay;
 pub use trust::{Claim, Doubt, Keys, Verdict};
 
-/// What has happened to the sessions with a host. Names are addresses of record.
+/// Event of a session with a host. Names are addresses of record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEvent {
-    /// A host is there now, and has signed that.
+    /// A host proved its identity by a signature and sent its addresses.
     Reached {
         /// Its name.
         name: String,
-        /// Where it can perhaps be reached, the preferred ones first.
+        /// Addresses at which it can perhaps be reached, the preferred ones first.
         candidates: Vec<Candidate>,
-        /// It has called this host, just now.
+        /// Whether the host has just called this one.
         has_called: bool,
     },
-    /// The session is over, or did not come about.
+    /// The session is over, or was not established.
     Ended {
         /// The name of the other host.
         name: String,
-        /// Why, unless one of the two has ended it in order.
+        /// The reason, unless one of the two hosts ended it in order.
         problem: Option<CallProblem>,
     },
 }
@@ -48,23 +48,23 @@ pub enum CallEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallProblem {
-    /// It does not know this host, or knows it by another key. It does not say which: whoever is
-    /// not known may not learn who is.
+    /// The peer does not know this host, or knows it by another key. The answer does not say which,
+    /// because an unknown caller must not learn which hosts are known.
     #[error(
         "it does not know this host, or knows it by another key: there, `hawser peers add` makes \
          it known"
     )]
     NotKnownThere,
-    /// The directory does not know where it is.
+    /// The directory does not know the peer's addresses.
     #[error("the directory does not know where it is")]
     NotRegistered,
-    /// Another answer than that.
+    /// The peer or the directory refused with another status.
     #[error("the answer is {0}")]
     Refused(StatusCode),
-    /// There is no answer.
+    /// Neither the peer nor the directory answers.
     #[error("neither it nor the directory answers")]
     NoAnswer,
-    /// No description of it that can be believed.
+    /// The peer's description could not be verified.
     #[error(transparent)]
     Doubt(#[from] Doubt),
     /// The session came to an end for another reason.
@@ -75,11 +75,11 @@ pub enum CallProblem {
 /// All sessions of this host.
 pub(super) struct Calls {
     name: SipUri,
-    /// The same as an address of record.
+    /// The name as an address of record.
     address: String,
     descriptions: Descriptions,
     calls: BTreeMap<u64, Call>,
-    /// Requests in progress, and the sessions that they are of.
+    /// Requests in progress, each with the number of its session and its method.
     asked: BTreeMap<TransactionId, (u64, Method)>,
     giving_way: GivingWay,
     next: u64,
@@ -87,20 +87,20 @@ pub(super) struct Calls {
 }
 
 struct Call {
-    /// The other host, an address of record.
+    /// The other host's address of record.
     peer: String,
     call_id: CallId,
     session: Session,
-    /// The INVITE that has come.
+    /// Transaction of the received INVITE.
     invited: Option<TransactionId>,
-    /// Another session with that host is in its place.
+    /// Whether another session with that host replaced this one.
     is_replaced: bool,
-    /// Its end was told for this reason.
+    /// Failed verification that ended the session; the end is reported with it.
     doubt: Option<Doubt>,
 }
 
 impl Calls {
-    /// `number` is higher with each start of this host.
+    /// Creates an empty table. `number` is higher with each start of this host.
     pub(super) fn new(name: SipUri, keys: Box<dyn Keys>, number: u64) -> Self {
         let address = name.address_of_record().unwrap_or_default();
         Self {
@@ -115,7 +115,7 @@ impl Calls {
         }
     }
 
-    /// Says where this host is. Each other host is told.
+    /// Sets the addresses of this host, and sends them to each host in a session.
     pub(super) fn set_candidates(&mut self, candidates: Vec<Candidate>) {
         if !self.descriptions.set_candidates(candidates) {
             return;
@@ -126,11 +126,11 @@ impl Calls {
         }
     }
 
-    /// Calls a host although there is a session with it: that is of no use any more, as when the
-    /// other host has started anew.
+    /// Calls a host even if there is a session with it, because that session is useless: for
+    /// example, the other host restarted.
     pub(super) fn call_anew(&mut self, peer: &SipUri, announcer: &mut Announcer) {
         let address = peer.address_of_record().unwrap_or_default();
-        // One that is being opened says all that a new one would.
+        // A call that is still being opened sends the same as a new one.
         for call in self
             .of(&address)
             .filter(|call| call.session.dialog().is_some())
@@ -174,7 +174,7 @@ impl Calls {
         }
     }
 
-    /// Ends all of them.
+    /// Ends all sessions.
     pub(super) fn close(&mut self) {
         for call in self.calls.values_mut() {
             call.session.hang_up();
@@ -191,14 +191,14 @@ impl Calls {
         calls.chain(self.giving_way.poll_timeout()).min()
     }
 
-    /// Sessions that count.
+    /// Number of sessions that were not replaced.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         let calls = self.calls.values();
         calls.filter(|call| !call.is_replaced).count()
     }
 
-    /// Takes what has come.
+    /// Handles a message from the announcer.
     pub(super) fn handle(&mut self, now: Instant, announcer: &mut Announcer, passed: Passed) {
         match passed {
             Passed::Request {
@@ -213,7 +213,7 @@ impl Calls {
             }
             Passed::Ack(ack) => {
                 if let Some(call) = self.call_of(&ack) {
-                    // It has no answer.
+                    // An ACK has no answer.
                     call.session.handle_request(&ack);
                 }
             }
@@ -228,7 +228,7 @@ impl Calls {
         }
     }
 
-    /// Sends what there is to send, and hears what the sessions have to say.
+    /// Sends pending messages of the sessions, and handles their events.
     pub(super) fn drive(&mut self, now: Instant, announcer: &mut Announcer) {
         let numbers: Vec<u64> = self.calls.keys().copied().collect();
         for number in numbers {
@@ -283,7 +283,7 @@ impl Calls {
         if let Some(call) = self.calls.get_mut(number) {
             call.session.handle_response(now, response);
         }
-        // An INVITE may have several.
+        // An INVITE may have several answers.
         if !response.status.is_provisional() && *method != Method::Invite {
             self.asked.remove(&id);
         }
@@ -310,9 +310,9 @@ impl Calls {
                     has_called: false,
                 });
             }
-            // What is newer was heard by another way.
+            // A newer description arrived by another session or message.
             Ok(_) | Err(Doubt::Old) => {}
-            // The first answer is all that a host can give whose clock went back.
+            // In the answer to a call, `EarlierStart` means that the peer's clock went back.
             Err(Doubt::EarlierStart) if !is_asked => {}
             Err(doubt) => {
                 call.doubt = Some(doubt);
@@ -327,7 +327,7 @@ impl Calls {
         };
         let is_replaced = std::mem::replace(&mut call.is_replaced, true);
         let (name, doubt) = (call.peer.clone(), call.doubt.take());
-        // Of two that call each other at once, one gives way.
+        // Of two hosts that call each other at once, one gives way.
         if is_replaced || self.current(&name).is_some() {
             return;
         }
@@ -344,14 +344,14 @@ impl Calls {
         self.events.push_back(CallEvent::Ended { name, problem });
     }
 
-    /// The number of the session with a host that counts.
+    /// Returns the number of the current session with a host.
     fn current(&self, peer: &str) -> Option<u64> {
         let mut calls = self.calls.iter();
         let (number, _) = calls.find(|(_, call)| call.peer == peer && !call.is_replaced)?;
         Some(*number)
     }
 
-    /// All sessions with a host.
+    /// Returns all sessions with a host.
     fn of(&mut self, peer: &str) -> impl Iterator<Item = &mut Call> {
         self.calls
             .values_mut()
@@ -397,5 +397,5 @@ impl std::fmt::Debug for Calls {
     }
 }
 
-/// Sessions in all: far more than a host talks to at once.
+/// Limit of all sessions: far more than a host needs at once.
 const MAX_CALLS: usize = 256;

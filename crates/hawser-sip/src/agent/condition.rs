@@ -1,11 +1,11 @@
-//! How good each address is, as a preference.
+//! Shares of the addresses, as preferences.
 
 use hawser_types::Rate;
 
 use crate::fields::Q;
 
-/// Returns the share of each link in the rate of all of them, in thousandths that are 1000
-/// together. Of links without a measured rate all have the same.
+/// Returns the share of each link in the sum of all rates, in thousandths that add up to 1000. If
+/// no link has a measured rate, all get the same share.
 ///
 /// Source: MMS §II.D eq. 1, f_i = b_i / Σ b.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn preferences(rates: &[Rate]) -> Vec<Q> {
         vec![1; rates.len()]
     };
     let sum = rates.iter().sum::<u128>().max(1);
-    // Rounding what has come together up to here, so that the shares are the whole in the end.
+    // Rounds the cumulative sums, so that the shares add up to the whole.
     let up_to = |end: usize| (rates[..end].iter().sum::<u128>() * 1000 + sum / 2) / sum;
     (0..rates.len())
         .map(|place| {

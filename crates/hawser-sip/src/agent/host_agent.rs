@@ -1,4 +1,4 @@
-//! All that a host does by SIP: it is registered, and in sessions with others.
+//! SIP user agent of a host: its registration and its sessions with other hosts.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::uri::SipUri;
 pub struct HostAgent {
     announcer: Announcer,
     calls: Calls,
-    /// Where this host is since then, which the other hosts are still to be told.
+    /// New addresses of this host, which the other hosts have not been told yet, and since when.
     moved: Option<(Instant, Vec<Candidate>)>,
 }
 
 impl HostAgent {
-    /// An agent that says nothing yet. `number` is higher with each start of this host, `seed` is
-    /// secret, random, and used for nothing before.
+    /// Creates an idle agent. `number` is higher with each start of this host; `seed` is secret,
+    /// random, and used for nothing before.
     #[must_use]
     pub fn new(
         config: AnnouncerConfig,
@@ -45,15 +45,15 @@ impl HostAgent {
         }
     }
 
-    /// Sets the addresses from which the directory can be asked.
+    /// Sets the addresses from which requests go to the directory.
     pub fn set_addresses(&mut self, now: Instant, addresses: Vec<OwnAddress>) {
         self.announcer.set_addresses(now, addresses);
         self.react(now);
     }
 
-    /// Sets where other hosts can perhaps reach this one. Those that are in a session with it are
-    /// told when the directory has heard of the change: where they move at the same time, whoever
-    /// tells last finds the other one.
+    /// Sets the addresses at which other hosts can perhaps reach this one. Hosts in a session are
+    /// told after the directory: if both ends move at the same time, the one that sends last finds
+    /// the other's new addresses there.
     pub fn set_candidates(&mut self, now: Instant, candidates: Vec<Candidate>) {
         let since = self.moved.take().map_or(now, |(since, _)| since);
         self.moved = Some((since, candidates));
@@ -67,7 +67,7 @@ impl HostAgent {
         self.react(now);
     }
 
-    /// Calls a host although there is a session with it, which is of no use any more.
+    /// Calls a host even if there is a session with it, because that session is useless.
     pub fn call_anew(&mut self, now: Instant, peer: &SipUri) {
         self.tell(now, true);
         self.calls.call_anew(peer, &mut self.announcer);
@@ -80,19 +80,19 @@ impl HostAgent {
         self.react(now);
     }
 
-    /// Takes a message that has come.
+    /// Handles a received message.
     pub fn handle_message(&mut self, now: Instant, flow: Flow, message: Message) {
         self.announcer.handle_message(now, flow, message);
         self.react(now);
     }
 
-    /// Takes notice that nothing can be sent over a flow now.
+    /// Records that nothing can be sent over a flow now.
     pub fn handle_flow_failure(&mut self, now: Instant, flow: Flow) {
         self.announcer.handle_flow_failure(now, flow);
         self.react(now);
     }
 
-    /// Ends all sessions, and removes what is registered.
+    /// Ends all sessions and removes the registration.
     pub fn close(&mut self, now: Instant) {
         self.calls.close();
         self.calls.drive(now, &mut self.announcer);
@@ -100,35 +100,35 @@ impl HostAgent {
         self.react(now);
     }
 
-    /// Whether nothing is registered any more.
+    /// Whether the registration has been removed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.announcer.is_closed()
     }
 
-    /// Returns the addresses that the directory is told, the preferred ones first.
+    /// Returns the registered addresses, the preferred ones first.
     #[must_use]
     pub fn contacts(&self) -> &[CareOf] {
         self.announcer.contacts()
     }
 
-    /// Returns as what the directory sees an address, as far as that is known.
+    /// Returns the address under which the directory sees this flow, if known.
     #[must_use]
     pub fn seen(&self, flow: Flow) -> Option<IpAddr> {
         self.announcer.seen(flow)
     }
 
-    /// Does what is due.
+    /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.announcer.handle_timeout(now);
         self.react(now);
     }
 
-    /// Returns when [`HostAgent::handle_timeout`] is to be called next.
+    /// Returns the time of the next call to [`HostAgent::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let tells = self.moved.as_ref().map(|(since, _)| *since + PATIENCE);
-        // Without a link calls can send nothing, so their time may pass.
+        // Without a link calls can send nothing, so their timers are ignored.
         let calls = self.calls.poll_timeout();
         let calls = calls.filter(|_| self.announcer.has_address());
         let own = [self.announcer.poll_timeout(), calls];
@@ -140,12 +140,12 @@ impl HostAgent {
         self.announcer.poll_transmit()
     }
 
-    /// Returns the next thing that has happened to the registration.
+    /// Returns the next registration event.
     pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
         self.announcer.poll_event()
     }
 
-    /// Returns the next thing that has happened to a session.
+    /// Returns the next session event.
     pub fn poll_call_event(&mut self) -> Option<CallEvent> {
         self.calls.poll_event()
     }
@@ -164,7 +164,7 @@ impl HostAgent {
         self.calls.drive(now, &mut self.announcer);
     }
 
-    /// Tells the other hosts where this one is.
+    /// Tells the other hosts the addresses of this one.
     fn tell(&mut self, now: Instant, is_settled: bool) {
         let is_due = |(since, _): &mut (Instant, _)| is_settled || *since + PATIENCE <= now;
         if let Some((_, candidates)) = self.moved.take_if(is_due) {
@@ -173,5 +173,5 @@ impl HostAgent {
     }
 }
 
-/// The directory may be away while other hosts are reached.
+/// The directory may be unreachable while other hosts are reachable.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Where this host can perhaps be reached, as candidates.
+//! Addresses at which this host can perhaps be reached, as candidates.
 
 use std::net::IpAddr;
 
@@ -10,17 +10,17 @@ use crate::sdp::{Candidate, CandidateKind};
 pub struct Place {
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// As which address others see it, where that is none of its own: NAT has made it.
+    /// Public address that NAT gives to this link, if it is none of its own addresses.
     pub seen: Option<IpAddr>,
-    /// The share of its rate in those of all links.
+    /// Share of the link's rate in the rates of all links.
     pub share: Q,
 }
 
-/// Returns the candidates of a host that takes sessions at `port`, the preferred ones first.
+/// Returns the candidates of a host that accepts sessions at `port`, the preferred ones first.
 ///
-/// Addresses come in the order IPv6, IPv4 of the internet, and then those of private networks,
-/// which two hosts in one house have in common. Behind NAT what others see comes last: it leads
-/// here where the translator keeps ports, as those of clouds do, or where it was told to.
+/// The order is IPv6, IPv4 of the internet, then private addresses, which two hosts in one house
+/// share. A public address behind NAT is last: it leads to this host only if the translator keeps
+/// ports, as those of clouds do, or has a forwarding rule.
 #[must_use]
 pub fn candidates(places: &[Place], port: u16) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
@@ -38,7 +38,7 @@ pub fn candidates(places: &[Place], port: u16) -> Vec<Candidate> {
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.priority));
     let mut told: Vec<Candidate> = Vec::new();
     for candidate in candidates {
-        // Behind one NAT two links may look alike.
+        // Two links behind one NAT may have the same public address.
         let is_new = told.iter().all(|it| it.address != candidate.address);
         if is_new && told.len() < MAX_CANDIDATES {
             told.push(candidate);
@@ -68,7 +68,7 @@ fn candidate(
     }
 }
 
-/// RFC 8445 §5.1.2.1: the kind, then what belongs to the address, then the component.
+/// RFC 8445 §5.1.2.1: type preference, local preference, component.
 fn priority(kind: CandidateKind, address: IpAddr, share: Q) -> u32 {
     let kind = match kind {
         CandidateKind::Host => 126,
@@ -83,7 +83,7 @@ fn priority(kind: CandidateKind, address: IpAddr, share: Q) -> u32 {
     kind << 24 | local << 8 | 255
 }
 
-/// Whether an address means something on its own link, or on this host, only.
+/// Whether an address is valid only on its own link, or on this host.
 fn is_of_one_link(address: &IpAddr) -> bool {
     address.is_loopback()
         || match address {
@@ -92,7 +92,7 @@ fn is_of_one_link(address: &IpAddr) -> bool {
         }
 }
 
-/// As many as a client tries.
+/// As many candidates as a client tries.
 const MAX_CANDIDATES: usize = 16;
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_farther_comes_first_and_then_what_carries_more() {
+    fn farther_reaching_addresses_come_first_and_then_faster_links() {
         let places = [
             place(
                 &["10.0.0.2", "fe80::1", "fd00::2"],

@@ -13,46 +13,46 @@ use crate::fields::{CSeq, CallId, MaxForwards, NameAddr, Q, Seconds, Via};
 use crate::message::{HeaderFault, HeaderName, Method, Request, StatusCode};
 use crate::uri::{SipUri, Uri};
 
-/// A care-of address, and how much of the traffic it should get.
+/// A care-of address and its share of the traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CareOf {
-    /// The address. It identifies the binding, so nothing in it may change while it lasts.
+    /// The address, which identifies the binding and must not change while that exists.
     pub uri: SipUri,
     /// Its share.
     pub q: Q,
 }
 
-/// What a registration is for.
+/// Parameters of a registration.
 #[derive(Clone, Debug)]
 pub struct RegistrationConfig {
     /// The registrar, such as `sip:example.org`.
     pub registrar: SipUri,
     /// The address of record, such as `sip:alice@example.org`.
     pub address: SipUri,
-    /// A word that was not used before; the same one for as long as the host is up.
+    /// Call-ID that was not used before; the same one for as long as the host is up.
     pub call_id: CallId,
     /// The tag of From: a token that was not used before.
     pub tag: String,
-    /// How long a registration is to last. Its refresh comes in time before that.
+    /// Requested lifetime of a registration. It is refreshed before it expires.
     pub lifetime: Duration,
-    /// The host and the number of its link (RFC 5626), where each link has a registration of its
-    /// own: behind NAT, or with a registrar that takes one contact of each host only.
+    /// Instance of the host and number of its link (RFC 5626), if each link has a registration of
+    /// its own: behind NAT, or with a registrar that takes one contact per host only.
     pub outbound: Option<(String, u32)>,
 }
 
-/// What has become of a registration.
+/// Outcome of a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrationEvent {
-    /// The registrar has it, and all bindings of the address of record are these.
+    /// The registrar confirmed the registration and listed all bindings of the address of record.
     Registered {
-        /// When it ends, if nothing refreshes it.
+        /// When the registration expires without a refresh.
         until: Instant,
         /// The bindings, those of other hosts included.
         bindings: Vec<NameAddr>,
     },
-    /// The registrar has removed all that was registered here.
+    /// The registrar has removed all bindings registered here.
     Removed,
-    /// It does not have it. The next attempt comes by itself.
+    /// The registration failed. The next attempt follows automatically.
     Failed {
         /// The reason.
         fault: RegistrationFault,
@@ -68,7 +68,7 @@ pub enum RegistrationFault {
     /// The registrar did not answer.
     #[error("the registrar does not answer")]
     NoAnswer,
-    /// It refused.
+    /// The registrar refused.
     #[error("the registrar answers {status} {reason}")]
     Refused {
         /// The answer's status.
@@ -76,50 +76,50 @@ pub enum RegistrationFault {
         /// The answer's words.
         reason: String,
     },
-    /// It asks for a proof that is not given.
+    /// The registrar sent a challenge that can't be answered.
     #[error("the registrar asks for a proof: {0}")]
     Challenge(#[from] ChallengeFault),
-    /// It asks for a proof, and there is no password.
+    /// The registrar sent a challenge, and no password is configured.
     #[error("the registrar asks for a password, and there is none")]
     NoPassword,
-    /// Its answer can't be read.
+    /// The registrar's answer can't be read.
     #[error("the registrar's answer: {0}")]
     Answer(#[from] HeaderFault),
-    /// Its answer does not list what was registered.
+    /// The registrar's answer does not list the registered contacts.
     #[error("the registrar does not list what was registered")]
     NotListed,
 }
 
-/// Keeps care-of addresses registered, and changes the registration when they change.
+/// Keeps care-of addresses registered, and updates the registration when they change.
 ///
 /// Call [`Registration::poll_request`] at [`Registration::poll_timeout`], send what it returns, and
-/// tell it the final answer. There is one request at a time.
+/// pass the final answer back. At most one request is in progress.
 #[derive(Debug)]
 pub struct Registration {
     config: RegistrationConfig,
     answerer: Option<Answerer>,
     wanted: Vec<CareOf>,
-    /// Addresses that the registrar may have.
+    /// Addresses that may be bound at the registrar.
     known: Vec<SipUri>,
     cseq: u32,
     state: State,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
     events: VecDeque<RegistrationEvent>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Nothing is registered, and nothing is to be.
+    /// Nothing is registered or to be registered.
     Idle,
-    /// The next request is made then.
+    /// The next request is due at this time.
     Due(Instant),
-    /// A request is in progress; whether there is something newer to say.
+    /// A request is in progress. `is_old`: the addresses changed after it was sent.
     Asking { sent: Vec<CareOf>, is_old: bool },
 }
 
 impl Registration {
-    /// A registration of nothing yet.
+    /// Creates an empty registration.
     #[must_use]
     pub fn new(config: RegistrationConfig, answerer: Option<Answerer>) -> Self {
         Self {
@@ -134,8 +134,8 @@ impl Registration {
         }
     }
 
-    /// Sets the care-of addresses. The registrar is told at once, of those that went as well; none
-    /// removes the registration.
+    /// Sets the care-of addresses. The registrar is told at once, of removed addresses as well; an
+    /// empty list removes the registration.
     pub fn set_contacts(&mut self, now: Instant, contacts: Vec<CareOf>) {
         if contacts == self.wanted {
             return;
@@ -148,7 +148,7 @@ impl Registration {
         }
     }
 
-    /// Returns when [`Registration::poll_request`] is to be called.
+    /// Returns the time of the next call to [`Registration::poll_request`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -157,8 +157,8 @@ impl Registration {
         }
     }
 
-    /// Returns the request to send now, if one is due. `via` names a new branch, `cnonce` is a
-    /// word that was not used before.
+    /// Returns the request to send now, if one is due. `via` has a new branch; `cnonce` is a token
+    /// that was not used before.
     pub fn poll_request(&mut self, now: Instant, via: &Via, cnonce: &str) -> Option<Request> {
         if self.poll_timeout()? > now {
             return None;
@@ -170,13 +170,13 @@ impl Registration {
         }
         self.cseq += 1;
         let sent = self.wanted.clone();
-        // A request that is lost may have come all the same.
+        // The registrar may have received a request without answering it.
         for care_of in &sent {
             if !self.knows(&care_of.uri) {
                 self.known.push(care_of.uri.clone());
             }
         }
-        // The oldest ones end by themselves at the registrar.
+        // The oldest ones expire at the registrar.
         let excess = self.known.len().saturating_sub(MAX_KNOWN.max(sent.len()));
         self.known.drain(..excess);
         self.state = State::Asking {
@@ -186,7 +186,7 @@ impl Registration {
         Some(self.request(via, cnonce, &contacts))
     }
 
-    /// Returns the next thing that has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
         self.events.pop_front()
     }
@@ -195,7 +195,7 @@ impl Registration {
         self.known.iter().any(|known| known.is_equivalent(uri))
     }
 
-    /// All that is wanted, and what is there and not wanted any more.
+    /// Returns all wanted contacts, and known ones to remove with `expires=0`.
     fn contacts(&self) -> Vec<NameAddr> {
         let is_wanted = |uri: &SipUri| self.wanted.iter().any(|w| w.uri.is_equivalent(uri));
         let gone = self.known.iter().filter(|uri| !is_wanted(uri));
@@ -204,7 +204,7 @@ impl Registration {
             contact.params.set("q", &care_of.q.to_string());
             contact
         });
-        // A new address under the same number of a link replaces the old one by itself.
+        // A new address under the same link number replaces the old one at the registrar.
         let is_replaced = self.config.outbound.is_some() && !self.wanted.is_empty();
         let gone = gone.filter(|_| !is_replaced).map(|uri| {
             let mut contact = self.contact(uri);

@@ -35,7 +35,7 @@ fn care_of(text: &str, thousandths: u16) -> CareOf {
     CareOf { uri: uri(text), q }
 }
 
-/// A registration beside the project's own registrar.
+/// A registration with this crate's registrar.
 struct Stage {
     now: Instant,
     registration: Registration,
@@ -86,7 +86,7 @@ impl Stage {
             .handle_register(self.now, source, request, &Alice)
     }
 
-    /// Lets the registrar answer what is due now.
+    /// Lets the registrar answer the request that is due now.
     fn exchange(&mut self) -> Vec<RegistrationEvent> {
         while let Some(request) = self.request() {
             let answer = self.answer(&request);
@@ -126,7 +126,7 @@ fn care_of_addresses_are_registered_and_refreshed_in_time() {
         stage.now = due;
         assert_eq!(stage.registered().len(), 2, "it ended before its refresh");
     }
-    // A challenge each time that the nonce was too old, and the request itself.
+    // One challenge each time that the nonce was too old, and the request itself.
     assert_eq!(stage.requests, 10);
 }
 
@@ -196,7 +196,7 @@ fn a_request_that_got_no_answer_may_have_come_all_the_same() {
 }
 
 #[test]
-fn addresses_that_come_and_go_while_nobody_answers_take_no_room() {
+fn addresses_that_come_and_go_without_an_answer_take_no_room() {
     let mut stage = Stage::new("a", None);
     for number in 0..100 {
         let contact = care_of(&format!("sip:a@host{number}.example"), 1000);
@@ -277,7 +277,7 @@ fn answers_of_a_registrar_that_lies_do_no_harm() {
             answer.headers.remove(&HeaderName::RetryAfter);
         }
         stage.registration.handle_response(stage.now, &answer);
-        // An answer that nobody asked for changes nothing.
+        // An unexpected answer changes nothing.
         stage.registration.handle_response(stage.now, &answer);
         let due = stage.registration.poll_timeout().unwrap();
         assert_eq!(due.since(stage.now).as_secs(), pause, "{status} {contacts}");

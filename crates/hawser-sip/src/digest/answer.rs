@@ -1,4 +1,4 @@
-//! The client's side.
+//! The client's side of Digest.
 
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -12,17 +12,17 @@ pub struct Answerer {
     password: Zeroizing<String>,
     weakest: Algorithm,
     current: Option<Current>,
-    /// Proofs since one was accepted, counted once for each challenge.
+    /// Challenges since the last accepted proof.
     unproven: u32,
 }
 
 struct Current {
     challenge: Challenge,
-    /// Requests that were sent with its nonce.
+    /// Requests sent with the nonce of this challenge.
     count: u32,
 }
 
-/// Why a challenge is not answered.
+/// Reason not to answer a challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ChallengeFault {
@@ -35,8 +35,8 @@ pub enum ChallengeFault {
 }
 
 impl Answerer {
-    /// Answers for this user. `weakest` is the weakest algorithm that is used: who listens, or
-    /// stands between, could ask for MD5 otherwise.
+    /// Creates an answerer for this user. `weakest` is the weakest algorithm to use: otherwise, an
+    /// attacker on the path could ask for MD5.
     #[must_use]
     pub fn new(username: &str, password: &str, weakest: Algorithm) -> Self {
         Self {
@@ -48,10 +48,10 @@ impl Answerer {
         }
     }
 
-    /// Takes the challenges of one answer, and chooses the best of them.
+    /// Handles the challenges of one response, and chooses the strongest.
     ///
     /// # Errors
-    /// When none fits, or when the password was refused. It is not tried again then.
+    /// When no challenge fits, or the server refused the password, which is not retried then.
     pub fn handle_challenges(&mut self, challenges: &[Challenge]) -> Result<(), ChallengeFault> {
         let allowed = challenges
             .iter()
@@ -63,7 +63,7 @@ impl Answerer {
                 .current
                 .as_ref()
                 .is_some_and(|current| current.challenge.realm == best.realm);
-        // A nonce may be too old, but not each time.
+        // A nonce may be too old, but not every time.
         let may_try = best.is_stale && self.unproven < MAX_UNPROVEN;
         self.current = Some(Current {
             challenge: best.clone(),
@@ -76,12 +76,12 @@ impl Answerer {
         }
     }
 
-    /// Takes notice that the server has accepted the proof: a later challenge is a new one.
+    /// Records that the server accepted the proof, so that a later challenge counts as new.
     pub fn handle_success(&mut self) {
         self.unproven = 0;
     }
 
-    /// Returns the proof for a request; `None` before the first challenge. `cnonce` is a word that
+    /// Returns the proof for a request; `None` before the first challenge. `cnonce` is a token that
     /// was not used before.
     pub fn credentials(&mut self, method: &Method, uri: &str, cnonce: &str) -> Option<Credentials> {
         let current = self.current.as_mut()?;
@@ -112,7 +112,7 @@ impl Answerer {
     }
 }
 
-/// Challenges that are answered in a row without a success.
+/// Limit of consecutive challenges without an accepted proof.
 const MAX_UNPROVEN: u32 = 3;
 
 impl std::fmt::Debug for Answerer {

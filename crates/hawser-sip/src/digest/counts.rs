@@ -1,4 +1,4 @@
-//! Which proofs were right already, so that none counts twice.
+//! Counts of accepted proofs, so that each proof is accepted once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,47 +7,47 @@ use hawser_types::Instant;
 
 use super::nonce::NonceId;
 
-/// The counts (`nc`) of right proofs, by user and nonce.
+/// Counts (`nc`) of correct proofs, by user and nonce.
 ///
-/// Who knows no password leaves nothing here. What has no room is forgotten with its nonce: older
-/// nonces than that count as too old, which costs their clients a challenge more.
+/// Clients without a password leave no entry. An evicted nonce and all older ones then count as too
+/// old, which costs their clients one more challenge.
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
     lifetime: Duration,
     limits: CountLimits,
     users: BTreeMap<String, OfUser>,
-    /// All nonces, the oldest first, with their users.
+    /// All nonces with their users, the oldest first.
     ages: BTreeSet<(NonceId, String)>,
-    /// Up to here nonces of everybody were forgotten.
+    /// Latest nonce that was evicted from the table of all users.
     forgotten: Option<NonceId>,
 }
 
-/// Nonces that are remembered.
+/// Limits of remembered nonces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CountLimits {
-    /// Of one user.
+    /// Nonces of one user.
     pub(super) each: usize,
-    /// Of all users together.
+    /// Nonces of all users.
     pub(super) all: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct OfUser {
     nonces: BTreeMap<NonceId, Window>,
-    /// Up to here nonces of this user were forgotten.
+    /// Latest nonce of this user that was evicted.
     forgotten: Option<NonceId>,
 }
 
-/// Counts of one nonce: requests may overtake each other.
+/// Sliding window over the counts of one nonce, because requests may overtake each other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     highest: u32,
-    /// Bit `n`: `highest - n` was there.
+    /// Bit `n` is set if the count `highest - n` was seen.
     seen: u64,
 }
 
 impl Counts {
-    /// Nothing was proved yet. A nonce lives for `lifetime`.
+    /// Creates an empty table. A nonce is valid for `lifetime`.
     pub(super) fn new(lifetime: Duration, limits: CountLimits) -> Self {
         Self {
             lifetime,
@@ -58,7 +58,7 @@ impl Counts {
         }
     }
 
-    /// Takes the count of a right proof. Returns whether it is the first one with this count.
+    /// Takes the count of a correct proof. Returns whether this count is new.
     pub(super) fn take(&mut self, now: Instant, user: &str, nonce: NonceId, count: u32) -> bool {
         self.forget_ended(now);
         let known = self.users.get_mut(user);
@@ -90,7 +90,7 @@ impl Counts {
         true
     }
 
-    /// Nonces that are too old are told by their age.
+    /// Removes expired nonces, which are recognised by their age.
     fn forget_ended(&mut self, now: Instant) {
         let lifetime = self.lifetime;
         let is_over = |nonce: &NonceId| now.since(nonce.made()) >= lifetime;
@@ -103,7 +103,7 @@ impl Counts {
         let (oldest, user) = self.ages.pop_first()?;
         if let Some(own) = self.users.get_mut(&user) {
             own.nonces.remove(&oldest);
-            // What was forgotten of this user before is older still.
+            // An eviction mark of this user is for an older nonce still.
             if own.nonces.is_empty() {
                 self.users.remove(&user);
             }
@@ -113,7 +113,7 @@ impl Counts {
 }
 
 impl Window {
-    /// Whether a count was not there before, and not too long ago to know.
+    /// Takes a count. Returns whether it is new and still inside the window.
     fn take(&mut self, count: u32) -> bool {
         if count > self.highest {
             let ahead = count - self.highest;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_taken_once_in_any_order_that_is_not_too_old() {
+    fn each_count_is_taken_once_in_any_order_within_the_window() {
         let mut counts = counts(4, 8);
         let mut take = |count| counts.take(at(1), "alice", nonce(1), count);
         assert!(!take(0), "counts begin with one");
@@ -175,12 +175,12 @@ mod tests {
         for made in [1, 3, 2] {
             assert!(counts.take(at(4), "alice", nonce(made), 1), "{made}");
         }
-        // The first one was forgotten, and is not believed again.
+        // Alice's first nonce was evicted, and is not accepted again.
         assert!(!counts.take(at(4), "alice", nonce(1), 2));
         assert!(counts.take(at(4), "alice", nonce(2), 2));
         assert!(counts.take(at(4), "bob", nonce(1), 1));
         assert_eq!(counts.ages.len(), 3);
-        // Now it is bob's that has to go, with all that are as old.
+        // Now Bob's nonce is evicted, and all of the same age with it.
         assert!(counts.take(at(4), "eve", nonce(4), 1));
         assert_eq!(counts.ages.len(), 3);
         assert!(!counts.take(at(4), "bob", nonce(1), 2));

@@ -9,7 +9,7 @@ impl Challenge {
     /// Reads the value of WWW-Authenticate or Proxy-Authenticate.
     ///
     /// # Errors
-    /// See [`DigestFault`]. Other challenges of the same answer may be understood.
+    /// See [`DigestFault`]. Other challenges of the same response may still be understood.
     pub fn parse(text: &str) -> Result<Self, DigestFault> {
         let params = Pairs::parse(text)?;
         let offered = params.value("qop");
@@ -100,7 +100,7 @@ impl fmt::Display for Credentials {
     }
 }
 
-/// Eight hexadecimal digits.
+/// Reads eight hexadecimal digits.
 fn count(text: &str) -> Result<u32, SyntaxFault> {
     let is_count = text.len() == 8 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let count = u32::from_str_radix(text, 16).ok().filter(|_| is_count);
@@ -166,7 +166,7 @@ impl Pairs {
         Ok(value.to_owned())
     }
 
-    /// MD5 where none is named (RFC 7616 §3.3).
+    /// Returns the algorithm, by default MD5 (RFC 7616 §3.3).
     fn algorithm(&self) -> Result<Algorithm, DigestFault> {
         let name = self.value("algorithm").unwrap_or("MD5");
         Algorithm::named(name).ok_or_else(|| DigestFault::Algorithm(name.to_owned()))

@@ -1,4 +1,4 @@
-//! Algorithms, and what they make of a password (RFC 7616 §3.4).
+//! Digest algorithms, and the hash of a password (RFC 7616 §3.4).
 
 use std::fmt::{self, Write as _};
 
@@ -6,7 +6,7 @@ use md5::{Digest as _, Md5};
 use ring::digest::{SHA256, digest};
 use zeroize::Zeroizing;
 
-/// An algorithm. The later one is the better one.
+/// An algorithm, in order of increasing strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
     /// MD5 (RFC 3261 §22.4), for old servers and clients.
@@ -15,8 +15,8 @@ pub enum Algorithm {
     Sha256,
 }
 
-/// What a server keeps instead of a password: `H(user:realm:password)`. It is as good as the
-/// password for this realm, so it is kept as safe.
+/// Hash that a server stores instead of a password: `H(user:realm:password)`. It is worth as much
+/// as the password for this realm, and must be stored as safely.
 #[derive(Clone)]
 pub struct Secret {
     pub(super) algorithm: Algorithm,
@@ -39,7 +39,7 @@ impl Algorithm {
             .find(|algorithm| algorithm.as_str().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the hash of these parts with colons between them, in hexadecimal digits.
+    /// Returns the hash of the parts, joined by colons, in hexadecimal digits.
     pub(super) fn hash(self, parts: &[&str]) -> String {
         let text = Zeroizing::new(parts.join(":"));
         match self {
@@ -50,7 +50,7 @@ impl Algorithm {
 }
 
 impl Secret {
-    /// The secret of a password.
+    /// Creates the secret of a password.
     #[must_use]
     pub fn new(algorithm: Algorithm, username: &str, realm: &str, password: &str) -> Self {
         let hash = algorithm.hash(&[username, realm, password]);
@@ -60,7 +60,7 @@ impl Secret {
         }
     }
 
-    /// Returns the algorithm that it is for.
+    /// Returns the algorithm of the secret.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm

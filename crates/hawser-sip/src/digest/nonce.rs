@@ -1,4 +1,4 @@
-//! Nonces that a server need not remember: time and number, and a seal over both.
+//! Stateless nonces: time, number and a seal over both.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hawser_types::Instant;
 use ring::hmac;
 use subtle::ConstantTimeEq as _;
 
-/// Makes nonces and knows them again.
+/// Creates and verifies nonces.
 #[derive(Clone, Debug)]
 pub(super) struct Nonces {
     key: hmac::Key,
@@ -16,20 +16,20 @@ pub(super) struct Nonces {
     next: u32,
 }
 
-/// What tells nonces apart; later ones are greater.
+/// Identity of a nonce; later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NonceId {
     made: Instant,
     number: u32,
 }
 
-/// What a nonce is.
+/// Validity of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     Fresh(NonceId),
-    /// It was made here, and its time is over.
+    /// Created here, but expired.
     Stale,
-    /// It was not made here, or for somebody else.
+    /// Not created here, or for another client.
     Foreign,
 }
 
@@ -42,7 +42,7 @@ impl Nonces {
         }
     }
 
-    /// A nonce for who `context` says. No two are the same, also of one moment.
+    /// Creates a nonce for the client that `context` identifies. No two nonces are equal.
     pub(super) fn make(&mut self, now: Instant, context: &[u8]) -> String {
         self.next = self.next.wrapping_add(1);
         let id = NonceId::new(now, self.next).to_bytes();

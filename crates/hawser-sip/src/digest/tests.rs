@@ -30,7 +30,7 @@ fn answerer() -> Answerer {
     Answerer::new("alice", "pass \"word", Algorithm::Md5)
 }
 
-/// The examples of RFC 7616 §3.9.1, whose method is that of HTTP.
+/// Examples of RFC 7616 §3.9.1, which use HTTP's method.
 #[test]
 fn proofs_are_those_of_the_standard() {
     for (algorithm, expected) in [
@@ -61,7 +61,7 @@ fn proofs_are_those_of_the_standard() {
 }
 
 #[test]
-fn what_the_client_answers_the_server_accepts() {
+fn the_server_accepts_the_clients_answer() {
     let (mut verifier, mut answerer) = (verifier(), answerer());
     let challenges = verifier.challenges(NOW, b"192.0.2.1", false);
     let read: Vec<_> = challenges
@@ -204,7 +204,7 @@ fn the_weakest_algorithm_can_be_set_at_both_ends() {
     let mut answerer = Answerer::new("a", "p", Algorithm::Sha256);
     let outcome = answerer.handle_challenges(std::slice::from_ref(&old));
     assert_eq!(outcome, Err(ChallengeFault::NoneFits));
-    // RFC 2069: nothing is counted.
+    // RFC 2069: requests are not counted.
     let mut answerer = Answerer::new("a", "p", Algorithm::Md5);
     answerer.handle_challenges(&[old]).unwrap();
     let proof = answerer

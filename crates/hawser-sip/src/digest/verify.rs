@@ -1,4 +1,4 @@
-//! The server's side.
+//! The server's side of Digest.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::{Algorithm, Challenge, Counted, Credentials, Secret};
 use crate::message::Method;
 use crate::uri::Uri;
 
-/// Challenges clients and verifies what they answer.
+/// Challenges clients and verifies their proofs.
 ///
-/// A proof is accepted once. Nothing is remembered of clients but the counts of right proofs, so
-/// whoever knows no password leaves nothing.
+/// Each proof is accepted once. The verifier stores only the counts of correct proofs, so clients
+/// without a password leave no state.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     realm: String,
@@ -24,24 +24,24 @@ pub struct Verifier {
     algorithms: Vec<Algorithm>,
 }
 
-/// Why a proof is not accepted.
+/// Reason to reject a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AuthFault {
-    /// It is for another realm.
+    /// The proof is for another realm.
     #[error("the realm is another one")]
     Realm,
-    /// Its algorithm was not offered, or is not that of the secret.
+    /// The algorithm was not offered, or is not that of the secret.
     #[error("the algorithm is not accepted")]
     Algorithm,
-    /// The nonce was not made here, or for another sender.
+    /// The nonce was not created here, or for another sender.
     #[error("the nonce was not made here")]
     Nonce,
-    /// The proof is right, and the nonce is too old or its count was there before: the client may
+    /// The proof is correct, but the nonce is too old or the count was used before: the client may
     /// try again at once with a new nonce.
     #[error("the nonce is too old, or the count was there before")]
     Stale,
-    /// It is for another URI.
+    /// The proof is for another URI.
     #[error("the proof is for another URI")]
     Uri,
     /// The proof lacks the count of requests.
@@ -53,9 +53,9 @@ pub enum AuthFault {
 }
 
 impl Verifier {
-    /// Verifies for this realm. `key` is secret and random; one that is kept lets nonces outlive a
-    /// restart. `algorithms` are offered in this order, the best one first (RFC 8760 §2.3). Many
-    /// programs look at the first one only, so where they are to register, it must be MD5.
+    /// Creates a verifier for this realm. `key` is secret and random; a stored key keeps nonces
+    /// valid across a restart. `algorithms` are offered in this order, the best first (RFC 8760
+    /// §2.3). Many clients read only the first, so it must be MD5 if they are to register.
     #[must_use]
     pub fn new(realm: &str, key: &[u8; 32], lifetime: Duration, algorithms: &[Algorithm]) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl Verifier {
         &self.realm
     }
 
-    /// Returns one challenge for each algorithm. `context` is what the nonce is bound to, such as
-    /// the sender's address.
+    /// Returns one challenge for each algorithm. `context` binds the nonce to the sender, for
+    /// example its address.
     #[must_use]
     pub fn challenges(&mut self, now: Instant, context: &[u8], is_stale: bool) -> Vec<Challenge> {
         let algorithms = self.algorithms.iter();
@@ -89,9 +89,8 @@ impl Verifier {
             .collect()
     }
 
-    /// Verifies a proof by the secret of the user that it names, and takes its count if it is
-    /// right. For a user that is not known, give the secret of a password that nobody has: the
-    /// answer takes as long then.
+    /// Verifies a proof with the secret of the named user, and takes its count if it is correct.
+    /// For an unknown user, pass the secret of an unused password: the answer takes as long then.
     ///
     /// # Errors
     /// See [`AuthFault`].
@@ -122,7 +121,7 @@ impl Verifier {
         let is_right = bool::from(expected.as_bytes().ct_eq(given.as_bytes()));
         match self.nonces.age(now, &credentials.nonce, context) {
             Age::Foreign => Err(AuthFault::Nonce),
-            // Only who knows the password learns that the nonce alone is too old.
+            // Only a client that knows the password learns that just the nonce is too old.
             _ if !is_right => Err(AuthFault::Wrong),
             Age::Stale => Err(AuthFault::Stale),
             Age::Fresh(nonce) => {
@@ -136,7 +135,7 @@ impl Verifier {
     }
 }
 
-/// The proof for a request (RFC 7616 §3.4.1, RFC 2069 without a count).
+/// Returns the expected proof for a request (RFC 7616 §3.4.1, RFC 2069 without a count).
 pub(super) fn response(credentials: &Credentials, secret: &Secret, method: &Method) -> String {
     let algorithm = credentials.algorithm;
     let request = algorithm.hash(&[method.as_str(), &credentials.uri]);
@@ -150,8 +149,8 @@ pub(super) fn response(credentials: &Credentials, secret: &Secret, method: &Meth
     }
 }
 
-/// A user has as many nonces as hosts, and a program that asks for a new one each time has some
-/// more. All together are about 20 MB.
+/// A user has one nonce per host, and more with a program that asks for a new one each time. All
+/// nonces together take about 20 MB.
 const COUNT_LIMITS: CountLimits = CountLimits {
     each: 32,
     all: 100_000,

@@ -1,10 +1,10 @@
-//! Answers that a directory gives by itself.
+//! Responses of the directory itself.
 
 use super::config::TAG;
 use crate::message::{HeaderName, Method, Request, Response, StatusCode};
 use crate::reginfo::PACKAGE;
 
-/// The answer to what is asked of the directory itself: OPTIONS alone, as a sign of life.
+/// Answers a request for the directory itself: only OPTIONS is allowed, as a keep-alive.
 pub(super) fn own(request: &Request) -> Response {
     let status = match request.method {
         Method::Options => StatusCode::OK,
@@ -19,19 +19,19 @@ pub(super) fn own(request: &Request) -> Response {
     answer
 }
 
-/// The answer to who asks too often.
+/// Returns the response to a sender that exceeds its limit.
 pub(super) fn overloaded(request: &Request) -> Response {
     let mut answer = Response::new(request, StatusCode::SERVICE_UNAVAILABLE, Some(TAG));
     answer.headers.push(HeaderName::RetryAfter, "5");
     answer
 }
 
-/// Whether an ACK is for an answer of the directory's own.
+/// Whether an ACK is for a response of the directory itself.
 pub(super) fn is_answered_here(ack: &Request) -> bool {
     ack.headers.to().is_ok_and(|to| to.tag() == Some(TAG))
 }
 
-/// The answer to a CANCEL.
+/// Returns the response to a CANCEL.
 pub(super) fn to_cancel(request: &Request, is_known: bool) -> Response {
     let status = if is_known {
         StatusCode::OK

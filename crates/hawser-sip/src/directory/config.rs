@@ -1,4 +1,4 @@
-//! What a directory is for, and its bounds.
+//! Domains and limits of a directory.
 
 use std::net::SocketAddr;
 
@@ -10,35 +10,35 @@ use crate::registrar::{AdmissionLimits, LocationLimits};
 use crate::subscription::NotifierLimits;
 use crate::uri::SipUri;
 
-/// What a directory is for, and its bounds.
+/// Domains and limits of a directory.
 #[derive(Clone, Debug)]
 pub struct DirectoryConfig {
-    /// The domains, one at least; the first one is the realm of passwords.
+    /// Served domains, at least one; the first is the realm of passwords.
     pub domains: Vec<Host>,
-    /// Where it is, as others reach it: without user and parameters.
+    /// Address of the directory as others reach it: without user and parameters.
     pub own: SipUri,
-    /// Addresses of its sockets for datagrams, by their numbers.
+    /// Addresses of the datagram sockets, by their numbers.
     pub sockets: Vec<SocketAddr>,
-    /// What proofs of a password may be made by, in the order in which they are offered.
+    /// Algorithms for proofs of a password, in the order in which they are offered.
     pub algorithms: Vec<Algorithm>,
-    /// Bounds of the table of bindings.
+    /// Limits of the table of bindings.
     pub locations: LocationLimits,
-    /// Bounds of who watches them.
+    /// Limits of the watchers of bindings.
     pub watchers: NotifierLimits,
-    /// How much one sender may ask.
+    /// Limit of requests per sender.
     pub admission: AdmissionLimits,
-    /// How large a message may be.
+    /// Limits of a message.
     pub messages: Limits,
-    /// Streams that are open at once.
+    /// Limit of open streams.
     pub max_streams: usize,
-    /// Requests that are forwarded at once.
+    /// Limit of requests that are forwarded at once.
     pub max_forwarded: usize,
-    /// Requests of users that are remembered for their repetitions.
+    /// Limit of requests of users that are remembered to detect retransmissions.
     pub max_requests: usize,
 }
 
 impl DirectoryConfig {
-    /// A directory for these domains at `own`, with the default bounds.
+    /// Creates the configuration of a directory for these domains at `own`, with default limits.
     #[must_use]
     pub fn new(domains: Vec<Host>, own: SipUri, sockets: Vec<SocketAddr>) -> Self {
         Self {
@@ -60,5 +60,5 @@ impl DirectoryConfig {
     }
 }
 
-/// The tag of answers. What it tells apart, Call-ID and From do as well.
+/// Tag of responses. Call-ID and From already identify the transaction.
 pub(super) const TAG: &str = "directory";

@@ -1,4 +1,4 @@
-//! Where messages come from and go to, by the numbers of flows.
+//! Sources and destinations of messages, by flow number.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub(super) struct Flows {
     max_streams: usize,
 }
 
-/// An address that datagrams go to.
+/// A remote address for datagrams.
 #[derive(Debug)]
 struct Used {
     flow: Flow,
@@ -38,11 +38,11 @@ pub(super) struct Stream {
     pub(super) framer: Framer,
     pub(super) transport: Transport,
     pub(super) remote: SocketAddr,
-    /// Until when it may say nothing.
+    /// Time until which it may stay silent.
     ends: Instant,
-    /// What may be answered over it, once something was asked over it.
+    /// Allowance of responses over it, once a request was sent over it.
     answers: Option<Allowance>,
-    /// Messages over it that came too often.
+    /// Messages that exceeded the limit.
     refused: u32,
 }
 
@@ -66,7 +66,7 @@ impl Flows {
         }
     }
 
-    /// The flow of datagrams from and to an address; `None` while there are too many.
+    /// Returns the flow of datagrams with an address; `None` while there are too many.
     pub(super) fn datagrams(&mut self, now: Instant, to: Datagrams) -> Option<Flow> {
         if let Some(used) = self.datagrams.get_mut(&to) {
             used.at = now;
@@ -93,7 +93,7 @@ impl Flows {
         Some(flow)
     }
 
-    /// Whether an answer from there may be taken; `None` where nothing was sent to.
+    /// Whether a response from `from` is within its limit; `None` if no request was sent there.
     pub(super) fn admit_answer(&mut self, now: Instant, from: Source) -> Option<bool> {
         let answers = match from {
             Source::Datagrams(from) => &mut self.datagrams.get_mut(&from)?.answers,
@@ -102,7 +102,7 @@ impl Flows {
         Some(answers.take(now, MAX_ANSWERS, ANSWER_PAUSE))
     }
 
-    /// A request goes over this flow, so answers are to come.
+    /// Records that a request is sent over this flow, so that responses are expected.
     pub(super) fn expect_answers(&mut self, flow: Flow) {
         if flow.is_reliable
             && let Some(stream) = self.stream(flow)
@@ -115,8 +115,8 @@ impl Flows {
         self.by_number.get(&flow.number).copied()
     }
 
-    /// A stream with `remote`; `None` where there are as many as are allowed, or one sender has
-    /// more than its share.
+    /// Opens a stream with `remote`; `None` if the limit of all streams or of one sender's share is
+    /// reached.
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -152,7 +152,7 @@ impl Flows {
         self.streams.contains_key(&flow.number)
     }
 
-    /// A stream that leads to an address already.
+    /// Returns an open stream to an address.
     pub(super) fn stream_to(&self, transport: &Transport, remote: SocketAddr) -> Option<Flow> {
         let mut streams = self.streams.iter();
         let found = streams.find(|(_, it)| it.remote == remote && it.transport == *transport);
@@ -162,14 +162,14 @@ impl Flows {
         })
     }
 
-    /// A whole message, or a sign of life, has come over a stream.
+    /// Records a complete message or a keep-alive on a stream.
     pub(super) fn heard(&mut self, now: Instant, flow: Flow) {
         if let Some(stream) = self.stream(flow) {
             stream.ends = now + PATIENCE;
         }
     }
 
-    /// Notes that a message came too often; whether that is enough to close the stream.
+    /// Counts a message over the limit. Returns whether the stream must be closed.
     pub(super) fn is_refused_for_good(&mut self, flow: Flow) -> bool {
         self.stream(flow).is_some_and(|stream| {
             stream.refused += 1;
@@ -181,7 +181,7 @@ impl Flows {
         self.streams.remove(&flow.number).is_some()
     }
 
-    /// When a stream has said nothing for too long, and which.
+    /// Returns the stream that times out first, and when.
     pub(super) fn first_silent(&self) -> Option<(Instant, Flow)> {
         let streams = self.streams.iter();
         let first = streams.min_by_key(|(_, stream)| stream.ends)?;
@@ -203,19 +203,19 @@ impl Flows {
     }
 }
 
-/// Addresses whose datagrams are in some transaction.
+/// Limit of remote datagram addresses in transactions.
 const MAX_DATAGRAMS: usize = 65_536;
-/// Longer than any transaction lasts.
+/// Longer than any transaction.
 const DATAGRAMS_USED: Duration = Duration::from_secs(256);
-/// Answers of one address at once, and the time for one more: some for each request that it gets.
+/// Responses of one address at once, and the time for one more: several for each request to it.
 const MAX_ANSWERS: u32 = 1000;
 const ANSWER_PAUSE: Duration = Duration::from_millis(4);
 const SWEEP: Duration = Duration::from_secs(5);
-/// One sender may have this part of all streams.
+/// Divisor: one sender may have this fraction of all streams.
 const MOST_PART: usize = 8;
-/// Messages of one stream that come too often before it is closed: reading them is work as well.
+/// Messages over the limit before a stream is closed: reading them costs time as well.
 const MAX_REFUSED: u32 = 200;
-/// For the first message of a stream.
+/// Time for the first message of a stream.
 const FIRST_PATIENCE: Duration = Duration::from_secs(15);
-/// Until the next message or ping (RFC 5626 §4.4.1 has a ping every two minutes).
+/// Time until the next message or ping (RFC 5626 §4.4.1: a ping every two minutes).
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! Requests on their way to who is registered: one contact after the other, the preferred ones
+//! Forwarding of requests to registered users: one contact after the other, the preferred ones
 //! first.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,35 +13,35 @@ use crate::proxy::{Forward, best};
 use crate::registrar::sender;
 use crate::transaction::{Flow, TransactionId};
 
-/// Requests that are forwarded and not over.
+/// Requests that are being forwarded.
 ///
 /// Change it once, then drain [`Forwarding::poll_step`].
 #[derive(Debug)]
 pub(super) struct Forwarding {
     calls: BTreeMap<TransactionId, Call>,
-    /// The request that each branch is of.
+    /// Incoming transaction of each branch.
     of: BTreeMap<TransactionId, TransactionId>,
     steps: VecDeque<Step>,
     max_calls: usize,
 }
 
-/// What is to be done.
+/// Action for the directory.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// An answer goes to who has asked.
+    /// Send a response to the caller.
     Answer(TransactionId, Response),
-    /// The request goes to the next contact: [`Forwarding::handle_sent`] or
-    /// [`Forwarding::handle_refusal`] says what came of it.
+    /// Forward the request to the next contact, then report by [`Forwarding::handle_sent`] or
+    /// [`Forwarding::handle_refusal`].
     Try(TransactionId, Forward),
-    /// A CANCEL follows a request over its flow.
+    /// Send a CANCEL after a request, over the same flow.
     Cancel(Flow, Request),
 }
 
-/// Who has a request forwarded.
+/// Sender of a request to forward.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) address: IpAddr,
-    /// The address is not forged: of a stream, or of who has proved a password from there.
+    /// Whether the address is genuine: it belongs to a stream, or a password was proved from it.
     pub(super) is_certain: bool,
 }
 
@@ -53,10 +53,10 @@ struct Call {
     waiting: VecDeque<Forward>,
     branches: Vec<Branch>,
     finals: Vec<Response>,
-    /// When the next contact is tried, though nobody has refused.
+    /// Time at which the next contact is tried even without a refusal.
     next_at: Option<Instant>,
-    /// Who has asked has the final answer, or has given up. Then it lasts until what is late can
-    /// no longer come.
+    /// Set once the caller has the final response or has given up: the time after which late
+    /// responses can no longer arrive.
     ends: Option<Instant>,
 }
 
@@ -64,14 +64,14 @@ struct Call {
 struct Branch {
     id: TransactionId,
     flow: Flow,
-    /// What would give it up.
+    /// CANCEL for the request of this branch.
     cancel: Request,
     state: BranchState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BranchState {
-    /// Nothing was heard of it, so that it can't be cancelled yet (RFC 3261 §9.1).
+    /// No response yet, so the branch can't be cancelled (RFC 3261 §9.1).
     Trying {
         is_given_up: bool,
     },
@@ -93,8 +93,8 @@ impl Forwarding {
         self.steps.pop_front()
     }
 
-    /// Whether one more request of this source may be forwarded. A request has a place for each
-    /// contact that it goes to. Those who forge addresses take half of all places at most.
+    /// Whether one more request of this source may be forwarded. A request takes one place for each
+    /// contact. Senders with possibly forged addresses take at most half.
     pub(super) fn has_room(&self, source: Caller) -> bool {
         let sender = sender(source.address);
         let calls = self.calls.values();
@@ -109,8 +109,8 @@ impl Forwarding {
             && (source.is_certain || uncertain < self.max_calls / 2)
     }
 
-    /// Begins with a request from `source` that has come in the transaction `id`, and for which
-    /// there is room.
+    /// Starts forwarding a request from `source` that arrived in the transaction `id`. The caller
+    /// checks [`Forwarding::has_room`] first.
     pub(super) fn start(
         &mut self,
         now: Instant,
@@ -133,8 +133,8 @@ impl Forwarding {
         self.advance(now, id);
     }
 
-    /// A contact was sent the request over `flow`, in the transaction `branch`; `cancel` gives it
-    /// up.
+    /// Records that the request was sent to a contact over `flow`, in the transaction `branch`;
+    /// `cancel` is its CANCEL.
     pub(super) fn handle_sent(
         &mut self,
         now: Instant,
@@ -155,7 +155,7 @@ impl Forwarding {
         self.of.insert(branch, id);
     }
 
-    /// A contact can't be sent anything.
+    /// Records that the request can't be sent to a contact.
     pub(super) fn handle_refusal(&mut self, now: Instant, id: TransactionId, status: StatusCode) {
         if let Some(call) = self.calls.get_mut(&id) {
             let answer = Response::new(&call.request, status, Some(TAG));
@@ -164,7 +164,7 @@ impl Forwarding {
         }
     }
 
-    /// Takes what a contact has answered, without the Via of this proxy.
+    /// Handles a contact's response, from which the Via of this proxy was removed.
     pub(super) fn handle_response(
         &mut self,
         now: Instant,
@@ -187,7 +187,7 @@ impl Forwarding {
         }
         call.set_over(branch);
         if status.is_success() {
-            // Further ones of an INVITE go back as well (RFC 3261 §16.7 step 5).
+            // Further 2xx to an INVITE go back as well (RFC 3261 §16.7 step 5).
             self.steps.push_back(Step::Answer(id, response));
             self.give_up_rest(now, id);
         } else if call.ends.is_none() {
@@ -201,7 +201,7 @@ impl Forwarding {
         }
     }
 
-    /// A contact has not answered.
+    /// Records that a contact has not answered.
     pub(super) fn handle_failure(&mut self, now: Instant, branch: TransactionId) {
         let Some(id) = self.of.get(&branch).copied() else {
             return;
@@ -214,7 +214,7 @@ impl Forwarding {
         }
     }
 
-    /// Who has asked gives up, by CANCEL: an answer still goes back.
+    /// Handles the caller's CANCEL: a final response still goes back.
     pub(super) fn handle_cancel(&mut self, now: Instant, id: TransactionId) {
         let Some(call) = self.calls.get_mut(&id) else {
             return;
@@ -228,7 +228,7 @@ impl Forwarding {
         self.advance(now, id);
     }
 
-    /// Who has asked is there no more.
+    /// Records that the caller's transaction has ended.
     pub(super) fn handle_abandoned(&mut self, now: Instant, id: TransactionId) {
         self.give_up_rest(now, id);
     }
@@ -262,7 +262,7 @@ impl Forwarding {
         self.calls.len()
     }
 
-    /// Tries the next contact, or answers when none is left.
+    /// Tries the next contact, or sends the best response if none is left.
     fn advance(&mut self, now: Instant, id: TransactionId) {
         let Some(call) = self.calls.get_mut(&id).filter(|call| call.ends.is_none()) else {
             return;
@@ -294,7 +294,7 @@ impl Forwarding {
 }
 
 impl Call {
-    /// Contacts that it goes to, or may yet go to; one at least, which keeps its outcome.
+    /// Number of contacts with an open branch or still untried; at least one, for the call itself.
     fn places(&self) -> usize {
         let is_open = |branch: &&Branch| branch.state != BranchState::Over;
         let open = self.branches.iter().filter(is_open).count();
@@ -311,7 +311,7 @@ impl Call {
         }
     }
 
-    /// A branch was heard of.
+    /// Records a provisional response of a branch.
     fn proceed(&mut self, id: TransactionId, steps: &mut VecDeque<Step>) {
         self.next_at = None;
         let Some(branch) = self.branch(id) else {
@@ -345,9 +345,9 @@ impl Branch {
     }
 }
 
-/// A contact that says nothing for this long does not keep the next one waiting.
+/// Time without a response after which the next contact is tried.
 const NEXT_AFTER: Duration = Duration::from_secs(2);
-/// As long as a late 2xx, or its repetition, may come: 64 × T1, and a little more.
+/// Time during which a late or repeated 2xx may arrive: 64 × T1, and a little more.
 const LINGER: Duration = Duration::from_secs(33);
-/// One sender may have this part of all requests.
+/// Divisor: one sender may have this fraction of all requests.
 const MOST_PART: usize = 8;

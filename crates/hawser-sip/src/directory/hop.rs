@@ -1,4 +1,4 @@
-//! What a request's next hop is, for a directory.
+//! Next hop of a request, for a directory.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,23 +11,23 @@ use crate::registrar::Origin;
 use crate::transaction::Flow;
 use crate::uri::Uri;
 
-/// Where requests may be sent to. Its answers come from the owner, who knows its machine.
+/// Decides where requests may be sent. The owner implements it, because it knows its machine.
 pub trait Reach {
-    /// Whether a request may be sent to an address. `is_origin`: the user who is reached there has
-    /// proved the password from there.
+    /// Whether a request may be sent to an address. `is_origin`: the called user proved the
+    /// password from this address.
     fn may_reach(&self, address: IpAddr, is_origin: bool) -> bool;
 }
 
-/// Where a request goes next.
+/// Next hop of a request.
 pub(super) struct Hop {
     pub(super) transport: Transport,
     pub(super) flow: Flow,
-    /// The flow is a new stream, which is to be opened to there.
+    /// Destination of the new stream to open, if the flow is one.
     pub(super) connects: Option<SocketAddr>,
 }
 
-/// Returns where a request goes next that is for `uri`, or for the far end of the stream of
-/// `origin` while that is open; `None` where that can't be reached from here.
+/// Returns the next hop of a request to `uri`, or the far end of `origin`'s stream while that is
+/// open; `None` if it can't be reached from here.
 pub(super) fn next_hop(
     now: Instant,
     (config, reach): (&DirectoryConfig, &dyn Reach),
@@ -50,7 +50,7 @@ pub(super) fn next_hop(
     }
     let flow = match transport {
         Transport::Udp => flows.datagrams(now, (socket_for(config, to.ip())?, to))?,
-        // Hosts have no certificates, so only the host itself opens a stream in TLS.
+        // Hosts have no certificates, so only the host itself opens a TLS stream.
         _ => match flows.stream_to(&transport, to) {
             Some(flow) => flow,
             None if transport != Transport::Tcp => return None,
@@ -67,7 +67,7 @@ pub(super) fn next_hop(
     Some(hop(transport, flow))
 }
 
-/// What a URI leads to: an address. Names are not looked up here: hosts register addresses.
+/// Returns the transport and address of a URI. Names are not resolved: hosts register addresses.
 fn target(uri: &Uri) -> Option<(Transport, SocketAddr)> {
     let uri = uri.as_sip()?;
     let transport = Transport::to_uri(uri);
@@ -81,7 +81,7 @@ fn target(uri: &Uri) -> Option<(Transport, SocketAddr)> {
     (port != 0).then(|| (transport, SocketAddr::new(address, port)))
 }
 
-/// The socket by which an address is reached: one of its family, or of both.
+/// Returns the socket for an address: one of its family, or of both.
 fn socket_for(config: &DirectoryConfig, address: IpAddr) -> Option<u32> {
     let sockets = &config.sockets;
     let of_family = |it: &SocketAddr| it.is_ipv4() == address.is_ipv4();

@@ -1,4 +1,4 @@
-//! What a directory has its owner do, and what it has counted.
+//! Actions of a directory for its owner, and its counters.
 
 use std::net::SocketAddr;
 
@@ -6,19 +6,19 @@ use bytes::Bytes;
 
 use crate::transaction::Flow;
 
-/// What its owner has to do.
+/// Action for the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send a datagram.
     Datagram {
         /// The number of the socket.
         socket: u32,
-        /// Whom it is for.
+        /// Destination.
         to: SocketAddr,
-        /// A message.
+        /// The message.
         bytes: Bytes,
     },
-    /// Connect to a host by TCP. What is written to the stream before it is open waits for that.
+    /// Connect to a host by TCP. Bytes for the stream wait until it is open.
     Connect {
         /// The stream's flow.
         flow: Flow,
@@ -32,30 +32,30 @@ pub enum Output {
         /// A message, or the answer to a ping.
         bytes: Bytes,
     },
-    /// Close a stream once what was written is sent.
+    /// Close a stream after all written bytes are sent.
     Close {
         /// The stream's flow.
         flow: Flow,
     },
 }
 
-/// What has happened since the beginning, in numbers.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryCounts {
-    /// Requests that were let in.
+    /// Admitted requests.
     pub requests: u64,
-    /// Requests and answers that came too often from one sender, or all together.
+    /// Requests and responses over the limit of one sender or of all together.
     pub over_limit: u64,
-    /// What was no message.
+    /// Bytes that were no message.
     pub malformed: u64,
-    /// REGISTER and SUBSCRIBE that were asked for a proof of the password, or refused.
+    /// REGISTER and SUBSCRIBE that were challenged or refused.
     pub not_admitted: u64,
-    /// REGISTER that were admitted.
+    /// Admitted REGISTER.
     pub registers: u64,
-    /// SUBSCRIBE to bindings that were admitted.
+    /// Admitted SUBSCRIBE to bindings.
     pub subscribes: u64,
-    /// Requests that were forwarded.
+    /// Forwarded requests.
     pub forwarded: u64,
-    /// Streams that were refused because there were too many.
+    /// Streams refused because of their number.
     pub streams_refused: u64,
 }

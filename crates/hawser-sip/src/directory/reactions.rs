@@ -1,4 +1,4 @@
-//! What follows from what has happened: events of transactions, and steps of forwarding.
+//! Handling of transaction events and forwarding steps.
 
 use std::net::IpAddr;
 
@@ -18,8 +18,8 @@ use crate::transaction::{Event, Flow, TransactionId};
 use crate::uri::Uri;
 
 impl Directory {
-    /// Does what follows from what has happened. `admitted` is for the request that has just come,
-    /// with the address that it came from.
+    /// Handles all pending events. `admitted` belongs to the request that has just arrived, with
+    /// the address of its sender.
     pub(super) fn react(&mut self, now: Instant, mut admitted: Option<(Caller, Admitted)>) {
         loop {
             if let Some(event) = self.transactions.poll_event() {
@@ -78,7 +78,7 @@ impl Directory {
                 }
             }
             Event::Abandoned { id } => self.forwarding.handle_abandoned(now, id),
-            // RFC 6026 §8.7: it belongs to nothing.
+            // RFC 6026 §8.7: a stray response is dropped.
             Event::Stray { .. } => {}
         }
     }
@@ -96,7 +96,7 @@ impl Directory {
         }
     }
 
-    /// The ACK for a 2xx goes on without a transaction.
+    /// Forwards the ACK for a 2xx, without a transaction.
     fn forward_ack(&mut self, now: Instant, ack: &Request) {
         let decision = self.proxy.handle_request(now, ack, self.location());
         let Decision::Forward(targets) = decision else {
@@ -114,7 +114,7 @@ impl Directory {
         match step {
             Step::Answer(id, answer) => self.respond(now, id, &answer),
             Step::Cancel(flow, request) => {
-                // Where it can't be sent, the request ends by itself.
+                // If the CANCEL can't be sent, the request times out.
                 let _ = self.transactions.send(now, flow, request);
             }
             Step::Try(id, forward) => {
@@ -138,19 +138,19 @@ impl Directory {
     }
 
     pub(super) fn respond(&mut self, now: Instant, id: TransactionId, answer: &Response) {
-        // Who has asked may be gone.
+        // The caller's transaction may have ended.
         let _ = self.transactions.respond(now, id, answer);
     }
 
-    /// Returns a request as it is sent, and over which flow; `None` where its target can't be
-    /// reached from here.
+    /// Prepares a request for sending and chooses its flow; `None` if the target can't be reached
+    /// from here.
     fn prepare(&mut self, now: Instant, forward: &Forward) -> Option<(Flow, Request)> {
         let (flow, via) = self.lead(now, &forward.next_hop, forward.origin)?;
         let word = self.words.next_word();
         Some((flow, forward.to_request(via, &word)))
     }
 
-    /// Returns the flow to a next hop, and the Via of what is sent there, without a branch.
+    /// Returns the flow to a next hop, and the Via of requests to it, without a branch.
     pub(super) fn lead(&mut self, now: Instant, uri: &Uri, origin: Origin) -> Option<(Flow, Via)> {
         let owner = (&self.config, &*self.reach as &dyn Reach);
         let hop = next_hop(now, owner, &mut self.flows, (uri, origin))?;
@@ -166,7 +166,7 @@ impl Directory {
     }
 }
 
-/// Where a request with a right proof came from.
+/// Returns the origin of a request with a correct proof.
 pub(super) fn origin(source: IpAddr, flow: Flow) -> Origin {
     Origin {
         address: Some(source.to_canonical()),

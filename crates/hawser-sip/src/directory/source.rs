@@ -1,4 +1,4 @@
-//! A message's source, and what it may do.
+//! The source of a message, and its permissions.
 
 use std::net::SocketAddr;
 
@@ -9,23 +9,23 @@ use crate::proxy::Forward;
 use crate::registrar::{Admission, AdmissionLimits, Registrant};
 use crate::transaction::Flow;
 
-/// The far end of datagrams: the socket that hears them, and an address.
+/// Far end of datagrams: the number of the receiving socket, and an address.
 pub(super) type Datagrams = (u32, SocketAddr);
 
-/// Where a message has come from.
+/// Source of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     Datagrams(Datagrams),
     Stream(Flow, SocketAddr),
 }
 
-/// What a request may do, found out before it leaves anything behind.
+/// Permission of a request, decided before the request creates any state.
 #[derive(Debug)]
 pub(super) enum Admitted {
-    /// It belongs to what is there: ACK and CANCEL.
+    /// The request belongs to an existing one: ACK and CANCEL.
     Follows,
     Registers(Registrant),
-    /// A user with this name.
+    /// SUBSCRIBE of the user with this name.
     Watches(String),
     Reaches(Vec<Forward>),
 }
@@ -38,8 +38,8 @@ impl Source {
     }
 }
 
-/// How much is taken from whom. The address of a datagram may be forged, that of a stream is not:
-/// each kind has a table of its own.
+/// Limits per sender. The address of a datagram may be forged, that of a stream is not: each kind
+/// has its own table.
 #[derive(Debug)]
 pub(super) struct Admissions {
     datagrams: Admission,
@@ -58,12 +58,12 @@ impl Admissions {
         self.datagrams.admit(now, source.ip())
     }
 
-    /// A connection, or a request that has come over one.
+    /// Admits a connection, or a request over one.
     pub(super) fn admit_stream(&mut self, now: Instant, source: SocketAddr) -> bool {
         self.streams.admit(now, source.ip())
     }
 
-    /// Who sends from there, for what is forwarded.
+    /// Returns the sender of a request to forward.
     pub(super) fn caller(&self, from: Source) -> Caller {
         let address = from.address().ip();
         let is_certain = match from {
@@ -76,7 +76,7 @@ impl Admissions {
         }
     }
 
-    /// A right proof has come from there, for a nonce that was sent there.
+    /// Keeps a place for a sender that proved a password with a nonce sent to its address.
     pub(super) fn keep(&mut self, now: Instant, from: Source) {
         if let Source::Datagrams((_, source)) = from {
             self.datagrams.keep(now, source.ip());

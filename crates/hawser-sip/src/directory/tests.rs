@@ -140,7 +140,7 @@ fn answer(outputs: &[Output]) -> Response {
     }
 }
 
-/// The only request that is sent, and to whom.
+/// Returns the only sent request and its destination.
 fn sent(outputs: &[Output]) -> (SocketAddr, Request) {
     let [output @ Output::Datagram { to, .. }] = outputs else {
         panic!("{outputs:?}");
@@ -163,7 +163,7 @@ fn a_user_registers_and_who_does_not_know_the_password_leaves_nothing() {
     let mut stage = Stage::new();
     let request = stage.proven("192.0.2.1:5060", &["<sip:alice@192.0.2.1>;q=0.7"]);
     assert!(stage.holds_nothing());
-    // The proof is good from the address that was challenged only.
+    // The proof is valid only from the address that was challenged.
     let other = answer(&stage.send("192.0.2.2:5060", request.clone()));
     assert_eq!(other.status, StatusCode::UNAUTHORIZED);
     assert!(stage.holds_nothing());
@@ -177,7 +177,7 @@ fn a_user_registers_and_who_does_not_know_the_password_leaves_nothing() {
     let via = &accepted.headers.vias().unwrap()[0];
     assert_eq!(via.params.value("received"), Some("192.0.2.1"));
     assert_eq!(via.params.value("rport"), Some("5060"));
-    // Its repetition is answered by the same bytes.
+    // Its repetition gets the same bytes as response.
     assert_eq!(stage.send("192.0.2.1:5060", request), first);
     assert_eq!(stage.directory.poll_change().as_deref(), Some(ALICE));
     stage.pass(Duration::from_secs(3700));
@@ -186,12 +186,12 @@ fn a_user_registers_and_who_does_not_know_the_password_leaves_nothing() {
 }
 
 #[test]
-fn an_overheard_proof_registers_nobody_again() {
+fn an_overheard_proof_registers_no_other_client() {
     let mut stage = Stage::new();
     let request = stage.proven("192.0.2.1:5060", &["<sip:alice@192.0.2.1>"]);
     let accepted = answer(&stage.send("192.0.2.1:5060", request.clone()));
     assert_eq!(accepted.status, StatusCode::OK);
-    // Whoever has heard it sends it from the same address, as a request of his own.
+    // An eavesdropper reuses the proof from the same address in another request.
     let mut forged = stage.request(Method::Register, ALICE, ALICE);
     forged.uri = request.uri.clone();
     let proof = request.headers.raw(&HeaderName::Authorization).next();
@@ -219,7 +219,7 @@ fn a_cancel_and_an_ack_of_nothing_are_no_more_than_answered() {
     let cancel = stage.request(Method::Cancel, "sip:eve@example.net", ALICE);
     let refused = answer(&stage.send(CALLER, cancel));
     assert_eq!(refused.status, StatusCode::NO_TRANSACTION);
-    // Both a stranger's: the way is forged.
+    // Both are forged: this proxy has not recorded the route.
     for method in [Method::Ack, Method::Bye] {
         let target = "sip:x@10.0.0.5:25;transport=tcp";
         let mut forged = stage.request(method.clone(), "sip:eve@example.net", target);
@@ -278,7 +278,7 @@ fn a_proof_does_not_outlive_a_restart_and_a_call_does() {
     headers.set(HeaderName::CallId, call_id);
     headers.push(HeaderName::Route, route.unwrap());
     let config = stage.directory.config.clone();
-    // The seed is kept, and the clock may be where it was.
+    // The seed is kept, and the new clock may show the same time as before.
     stage.directory = Directory::new(
         config,
         (Box::new(Everybody), Box::new(Everywhere)),
@@ -308,7 +308,7 @@ fn strangers_who_ask_too_often_are_not_answered_and_leave_nothing() {
         let request = stage.request(method, "sip:eve@example.net", "sip:nobody@example.org");
         answered += stage.send(CALLER, request).len();
     }
-    // 40 are let in, of which six are ACK.
+    // 40 are admitted, of which six are ACKs.
     assert_eq!(answered, 34);
     assert_eq!(stage.directory.counts().over_limit, 160);
     assert!(stage.holds_nothing());
@@ -316,7 +316,7 @@ fn strangers_who_ask_too_often_are_not_answered_and_leave_nothing() {
 }
 
 #[test]
-fn what_comes_too_often_is_not_even_read() {
+fn messages_over_the_limit_are_not_even_parsed() {
     let mut stage = Stage::new();
     let nonsense = Bytes::from_static(b"nonsense");
     let stray = Bytes::from_static(b"SIP/2.0 200 OK\r\n\r\n");
@@ -332,14 +332,14 @@ fn what_comes_too_often_is_not_even_read() {
 }
 
 #[test]
-fn who_was_asked_may_answer_more_often_than_others_ask() {
+fn a_called_user_may_answer_more_often_than_others_ask() {
     let mut stage = Stage::new();
     stage.register(&["<sip:alice@192.0.2.1>"]);
     let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
     let (to, forwarded) = sent(&stage.send(CALLER, invite));
     let ringing = respond(&forwarded, StatusCode::RINGING);
     let mut rings = || stage.send(&to.to_string(), ringing.clone()).len();
-    // Who has asked is told once, whatever is taken from who was asked.
+    // The caller hears it once, however many responses the called user may send.
     let passed: usize = (0..1200).map(|_| rings()).sum();
     assert_eq!(passed, 1);
     assert_eq!(stage.directory.counts().over_limit, 200);
@@ -368,7 +368,7 @@ fn answers_over_a_stream_are_counted_like_those_in_datagrams() {
     });
     assert_eq!(passed.sum::<usize>(), 1);
     assert_eq!(stage.directory.counts().over_limit, 199);
-    // The 200th that comes too often ends the stream.
+    // The 200th message over the limit closes the stream.
     stage.directory.handle_bytes(now, flow, &ringing);
     assert!(stage.outputs().contains(&Output::Close { flow }));
 }
@@ -386,7 +386,7 @@ fn answers_of_who_was_asked_nothing_count_as_requests() {
     for _ in 0..100 {
         stage.directory.handle_bytes(now, flow, &stray);
     }
-    // The connection is one of the 40 that are let in.
+    // The connection is one of the 40 admissions.
     assert_eq!(stage.directory.counts().over_limit, 100 - 39);
 }
 
@@ -400,9 +400,9 @@ fn forged_addresses_keep_neither_streams_nor_users_out() {
         let forged = SocketAddr::from(((0x0a00_0000 + number).to_be_bytes(), 5060));
         stage.send(&forged.to_string(), request.clone());
     }
-    // Nobody new is heard by datagrams.
+    // Requests from new senders over datagrams are refused.
     assert_eq!(stage.send("203.0.113.9:5060", request.clone()), []);
-    // A user is, and so is who has connected.
+    // A registered user and a connected client are still served.
     assert_eq!(stage.send(alice, request.clone()).len(), 1);
     let (now, source) = (stage.now, at("203.0.113.9:40000"));
     let flow = stage
@@ -430,7 +430,7 @@ fn calls_from_forged_addresses_keep_neither_registrations_nor_users_calls_out() 
     assert!(stage.directory.flows.datagram_count() < 40);
     let (_, requests) = stage.directory.transactions.counts();
     assert!(requests < 40, "{requests}");
-    // A user registers and calls, and who has connected calls.
+    // A registered user and a connected client can still call.
     stage.register(&["<sip:alice@192.0.2.1>"]);
     let invite = stage.request(Method::Invite, ALICE, ALICE);
     assert_eq!(
@@ -471,7 +471,7 @@ fn a_stream_that_asks_too_often_for_long_is_closed() {
     }
     let outputs = stage.outputs();
     assert_eq!(outputs.last(), Some(&Output::Close { flow }));
-    // The connection is one of the 40 that are let in.
+    // The connection is one of the 40 admissions.
     assert_eq!(outputs.len(), 39 + 200 + 1);
 }
 
@@ -532,7 +532,7 @@ fn an_ack_and_a_bye_follow_the_way_of_the_call() {
         next.headers.push(HeaderName::Route, &route);
         let (to, onward) = sent(&stage.send(CALLER, next.clone()));
         assert_eq!((to, onward.method), (at("192.0.2.1:5060"), method.clone()));
-        // Whoever calls a user may not have requests sent to others.
+        // A caller can't have requests sent anywhere but to the called user.
         let mut elsewhere = stage.request(method.clone(), "sip:bob@example.net", "sip:x@10.0.0.5");
         elsewhere.headers = next.headers.clone();
         elsewhere.headers.set(
@@ -544,7 +544,7 @@ fn an_ack_and_a_bye_follow_the_way_of_the_call() {
             Method::Ack => assert_eq!(outputs, []),
             _ => assert_eq!(answer(&outputs).status, StatusCode::FORBIDDEN),
         }
-        // Without the way that was recorded the directory is no relay.
+        // Without a recorded route the directory is no relay.
         next.headers.remove(&HeaderName::Route);
         next.headers.set(HeaderName::CallId, "other");
         next.headers.set(
@@ -575,7 +575,7 @@ fn a_silent_contact_does_not_keep_the_next_one_waiting_and_is_cancelled() {
         answer(&stage.send("192.0.2.2:5060", respond(&second, StatusCode::OK))).status,
         StatusCode::OK
     );
-    // It rings only now: nobody waits for it any more.
+    // It rings only now: the call is already answered elsewhere.
     let (to, cancel) = sent(&stage.send("192.0.2.1:5060", respond(&silent, StatusCode::RINGING)));
     assert_eq!((to, cancel.method), (at("192.0.2.1:5060"), Method::Cancel));
     stage.pass(Duration::from_secs(300));
@@ -636,7 +636,7 @@ fn contacts_without_an_address_or_at_one_that_the_owner_excludes_are_not_reached
 }
 
 #[test]
-fn who_registers_over_a_stream_is_reached_over_it() {
+fn a_user_that_registers_over_a_stream_is_reached_over_it() {
     let mut stage = Stage::new();
     let alice = at("192.0.2.1:50000");
     let (now, tls) = (stage.now, Transport::Tls);
@@ -648,7 +648,7 @@ fn who_registers_over_a_stream_is_reached_over_it() {
     let outputs = stage.send(CALLER, invite.clone());
     assert!(matches!(outputs[..], [Output::Stream { flow: to, .. }] if to == flow));
     stage.directory.handle_closed(now, flow);
-    // With the stream everything else has gone that could lead there.
+    // With the stream, all other routes to the host are gone.
     assert_eq!(answer(&stage.outputs()).status, StatusCode::REQUEST_TIMEOUT);
     let mut again = invite;
     again.headers.set(HeaderName::CallId, "again");
@@ -793,7 +793,7 @@ fn an_address_that_may_be_forged_gets_one_answer_for_each_request() {
     assert_eq!(to_caller(&stage.send("192.0.2.1:5060", busy)), 1);
     stage.pass(Duration::from_secs(40));
     assert_eq!(to_caller(&stage.outputs()), 0);
-    // Where it comes again, so does the answer.
+    // A repeated request gets the response again.
     let again = stage.request(Method::Invite, "sip:eve@example.net", ALICE);
     let (_, forwarded) = sent(&stage.send(CALLER, again.clone()));
     let busy = respond(&forwarded, StatusCode::BUSY_HERE);
@@ -820,7 +820,7 @@ fn an_acceptance_is_repeated_to_a_forgeable_address_only_where_it_asks_again() {
     assert_eq!(stage.send(CALLER, invite).len(), 1);
 }
 
-/// Reaches hosts in 10.0.0.0/8 only where they were heard from.
+/// Reaches hosts in 10.0.0.0/8 only at the address that they registered from.
 struct Wary;
 
 impl Reach for Wary {
@@ -839,14 +839,14 @@ fn a_contact_leads_into_a_network_only_to_where_its_user_was_heard_from() {
     let accepted = answer(&stage.send("10.50.0.5:5060", request));
     assert_eq!(accepted.status, StatusCode::OK);
     let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
-    // Nothing is connected to, and the next contact is tried at once.
+    // No connection is opened, and the next contact is tried at once.
     let (to, _) = sent(&stage.send(CALLER, invite));
     assert_eq!(to, at("10.50.0.5:5060"));
     assert_eq!(stage.directory.stream_count(), 0);
 }
 
 #[test]
-fn who_watches_is_told_only_where_he_was_heard_from() {
+fn a_watcher_is_notified_only_at_the_address_it_subscribed_from() {
     for (contact, is_told) in [("10.50.0.5:5080", true), ("10.50.0.6:6379", false)] {
         let mut stage = Stage::new();
         stage.directory.reach = Box::new(Wary);

@@ -17,26 +17,26 @@ use crate::transaction::{Flow, TransactionId};
 use crate::uri::{SipUri, Uri};
 
 impl Directory {
-    /// Ends the subscriptions of those who are no users any more.
+    /// Ends the subscriptions of removed users.
     pub fn retain_watchers(&mut self, is_user: impl Fn(&str) -> bool) {
         self.notifier.retain_users(is_user);
     }
 
-    /// Returns how many subscriptions there are.
+    /// Returns the number of subscriptions.
     #[must_use]
     pub fn watcher_count(&self) -> usize {
         self.notifier.len()
     }
 
-    /// Whether a request is a subscription that the directory has by itself. Those of other event
-    /// packages are for who is registered.
+    /// Whether a request subscribes to this directory's bindings. Subscriptions to other event
+    /// packages are forwarded to the registered user.
     pub(super) fn is_to_watch(&self, request: &Request) -> bool {
         let event = request.headers.event().ok().flatten();
         let is_ours = event.is_some_and(|event| event.package == PACKAGE);
         request.method == Method::Subscribe && is_ours && self.proxy.serves(&request.uri)
     }
 
-    /// Returns the user who asks, if he may watch whom he names.
+    /// Returns the user who subscribes, if that user may watch the named address.
     pub(super) fn admit_watcher(
         &mut self,
         now: Instant,
@@ -63,7 +63,7 @@ impl Directory {
         }
     }
 
-    /// Takes a subscription, or what changes one.
+    /// Handles a new subscription or the refresh of one.
     pub(super) fn subscribe(
         &mut self,
         now: Instant,
@@ -82,7 +82,7 @@ impl Directory {
         self.respond(now, id, &answer);
     }
 
-    /// Tells what there is to tell. Who can't be reached, or not just now, subscribes again.
+    /// Sends pending NOTIFYs. An unreachable watcher loses its subscription and must renew it.
     pub(super) fn tell_watchers(&mut self, now: Instant) {
         let any = Via::new(Transport::Udp, self.config.own.host.clone(), None);
         let poll = |directory: &mut Self| {
@@ -108,7 +108,7 @@ impl Directory {
         }
     }
 
-    /// Takes the outcome of a NOTIFY; whether it is one.
+    /// Handles the outcome of a NOTIFY. Returns whether the transaction belongs to one.
     pub(super) fn handle_told(&mut self, id: TransactionId, status: StatusCode) -> bool {
         let Some(watcher) = self.told.get(&id).copied() else {
             return false;
@@ -120,14 +120,14 @@ impl Directory {
         true
     }
 
-    /// Where what changes a subscription reaches the directory.
+    /// Returns the Contact at which the directory receives refreshes of a subscription.
     fn contact(&mut self, flow: Flow) -> String {
         let mut own = self.config.own.clone();
         match self.flows.stream(flow).map(|stream| &stream.transport) {
             Some(Transport::Tcp) => {
                 own.set_param("transport", Some("tcp"));
             }
-            // At the port of TLS, which the name of the domain leads to.
+            // The port of TLS, to which the name of the domain leads.
             Some(Transport::Tls) => {
                 if let Some(domain) = self.config.domains.first() {
                     (own.host, own.port) = (domain.clone(), None);

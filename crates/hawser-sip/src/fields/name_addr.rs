@@ -10,25 +10,25 @@ use crate::uri::Uri;
 /// `"Alice" <sip:alice@example.org>;tag=1` (RFC 3261 §20.10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameAddr {
-    /// The name to show, without quotation marks.
+    /// Display name, without quotation marks.
     pub display: Option<String>,
-    /// Who it is, or where.
+    /// Identity or location.
     pub uri: Uri,
     /// Parameters of the header field, not of the URI.
     pub params: Params,
 }
 
-/// What the Contact header fields of a message say together.
+/// All Contact header fields of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contacts {
-    /// `*`: all of them, for a REGISTER that removes them.
+    /// `*`: all contacts, in a REGISTER that removes them.
     All,
-    /// These; none where there is no such header field.
+    /// A list, empty without such a header field.
     List(Vec<NameAddr>),
 }
 
 impl NameAddr {
-    /// A URI alone.
+    /// Creates one from a URI alone.
     #[must_use]
     pub fn new(uri: Uri) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl NameAddr {
     /// Returns `q`, the preference among contacts.
     ///
     /// # Errors
-    /// When it is there and is no number from 0 to 1 with three decimals.
+    /// When it is present and is no number from 0 to 1 with at most three decimals.
     pub fn q(&self) -> Result<Option<Q>, SyntaxFault> {
         self.params.value("q").map(Q::parse).transpose()
     }
@@ -55,14 +55,14 @@ impl NameAddr {
     /// Returns `expires`, for how long a contact is valid.
     ///
     /// # Errors
-    /// When it is there and is no whole number of seconds below 2^32.
+    /// When it is present and is no whole number of seconds below 2^32.
     pub fn expires(&self) -> Result<Option<Seconds>, SyntaxFault> {
         let value = self.params.value("expires");
         value.map(Seconds::parse).transpose()
     }
 
-    /// Reads `addr-spec` without brackets: its parameters are the header field's, and it must have
-    /// neither a comma nor a question mark (RFC 3261 §20.10).
+    /// Reads `addr-spec` without brackets: parameters belong to the header field, and the URI must
+    /// have neither comma nor question mark (RFC 3261 §20.10).
     fn read_bare(cursor: &mut Cursor<'_>) -> Result<Uri, SyntaxFault> {
         let text = cursor.take_until(&[';', ',', ' ', '\t']);
         if text.contains('?') {
@@ -102,7 +102,7 @@ impl fmt::Display for NameAddr {
     }
 }
 
-/// Reads what stands before the URI: a name and `<`, or nothing.
+/// Reads the optional name before the URI. Returns whether a `<` follows it.
 fn read_display(cursor: &mut Cursor<'_>) -> Result<(Option<String>, bool), SyntaxFault> {
     if cursor.peek() == Some(b'"') {
         let display = cursor.quoted()?;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_parameters_are_told_from_the_uri() {
+    fn names_and_parameters_are_separated_from_the_uri() {
         for (text, display, uri, params) in [
             ("sip:a@b;tag=1", None, "sip:a@b", ";tag=1"),
             ("<sip:a@b;x=1>;tag=1", None, "sip:a@b;x=1", ";tag=1"),

@@ -19,7 +19,7 @@ pub struct CSeq {
     pub method: Method,
 }
 
-/// Call-ID: what belongs together (RFC 3261 §20.8). Compared byte by byte.
+/// Call-ID: identifies a call or registration (RFC 3261 §20.8). Compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(String);
 
@@ -44,7 +44,7 @@ pub struct Event {
     pub params: Params,
 }
 
-/// Subscription-State: how a subscription stands (RFC 6665 §8.2.3).
+/// Subscription-State: the state of a subscription (RFC 6665 §8.2.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionState {
     /// `active`, `pending`, `terminated`, or another word.
@@ -53,15 +53,15 @@ pub struct SubscriptionState {
     pub params: Params,
 }
 
-/// A word, such as an option tag of Require.
+/// A token, such as an option tag of Require.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token(pub String);
 
 impl CallId {
-    /// A Call-ID of these characters.
+    /// Creates a Call-ID of these characters.
     ///
     /// # Errors
-    /// When a character is not allowed, or there is none.
+    /// When a character is not allowed, or the text is empty.
     pub fn new(text: &str) -> Result<Self, SyntaxFault> {
         Self::parse(text)
     }
@@ -90,7 +90,7 @@ impl Q {
     /// The highest preference, which a contact without a `q` has.
     pub const ONE: Self = Self(1000);
 
-    /// A preference in thousandths.
+    /// Creates a preference in thousandths.
     ///
     /// # Errors
     /// Above 1000.
@@ -215,7 +215,7 @@ impl fmt::Display for Seconds {
 }
 
 impl fmt::Display for Q {
-    /// As short as it can be: `1`, `0.5`, `0.125`.
+    /// Writes as few digits as possible: `1`, `0.5`, `0.125`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);
         f.write_str(text.trim_end_matches('0').trim_end_matches('.'))

@@ -1,4 +1,4 @@
-//! Via: the way that an answer takes back (RFC 3261 §20.42, RFC 3581).
+//! Via: the path of a request, which its response takes back (RFC 3261 §20.42, RFC 3581).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,20 +10,20 @@ use crate::cursor::{Cursor, SyntaxFault};
 use crate::params::Params;
 use crate::uri::{SipUri, port_number, read_host};
 
-/// One hop that a request has come over.
+/// One hop of a request's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Via {
-    /// The transport that it was sent by.
+    /// Transport of the request.
     pub transport: Transport,
-    /// The host that sent it, as that host knows itself.
+    /// Sending host, as that host knows itself.
     pub host: Host,
-    /// The port at which it expects the answer; `None` is the transport's default.
+    /// Port at which the host expects the response; `None` is the transport's default.
     pub port: Option<u16>,
     /// Parameters: `branch`, `received`, `rport` and others.
     pub params: Params,
 }
 
-/// What carries messages.
+/// Transport of messages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Transport {
     /// Datagrams.
@@ -32,12 +32,12 @@ pub enum Transport {
     Tcp,
     /// A stream in TLS.
     Tls,
-    /// Another one, in upper case.
+    /// Another transport, in upper case.
     Other(String),
 }
 
 impl Via {
-    /// A hop without parameters.
+    /// Creates a hop without parameters.
     #[must_use]
     pub fn new(transport: Transport, host: Host, port: Option<u16>) -> Self {
         Self {
@@ -48,13 +48,13 @@ impl Via {
         }
     }
 
-    /// Returns the branch, which tells transactions apart.
+    /// Returns the branch, which identifies the transaction.
     #[must_use]
     pub fn branch(&self) -> Option<&str> {
         self.params.value("branch")
     }
 
-    /// Notes where a request really came from (RFC 3261 §18.2.1, RFC 3581 §4), so that its answer
+    /// Records the actual source of a request (RFC 3261 §18.2.1, RFC 3581 §4), so that its response
     /// gets there through NAT.
     pub fn set_source(&mut self, address: IpAddr, port: u16) {
         let address = address.to_canonical();
@@ -67,12 +67,12 @@ impl Via {
         }
     }
 
-    /// Returns where an answer goes by this hop (RFC 3261 §18.2.2, RFC 3581 §4): what a server
-    /// has noted, else what the hop says of itself.
+    /// Returns the destination of a response by this hop (RFC 3261 §18.2.2, RFC 3581 §4): the
+    /// recorded source, else the hop's own address.
     #[must_use]
     pub fn answer_address(&self) -> (Host, u16) {
         let received = self.params.value("received");
-        // An IPv6 address stands there with brackets or without (RFC 3261 §25.1, RFC 5118 §4.5).
+        // An IPv6 address occurs with brackets or without (RFC 3261 §25.1, RFC 5118 §4.5).
         let host = received.and_then(|text| text.parse::<Host>().ok());
         let rport = self.params.value("rport");
         let port = rport.and_then(|text| text.parse().ok()).or(self.port);
@@ -82,13 +82,13 @@ impl Via {
 }
 
 impl Transport {
-    /// Whether it repeats what is lost by itself, so that transactions need not.
+    /// Whether the transport retransmits by itself, so that transactions need not.
     #[must_use]
     pub fn is_reliable(&self) -> bool {
         *self != Self::Udp
     }
 
-    /// Returns the port of a host that names none.
+    /// Returns the default port of the transport.
     #[must_use]
     pub fn default_port(&self) -> u16 {
         match self {
@@ -97,8 +97,7 @@ impl Transport {
         }
     }
 
-    /// Returns what a host is reached over at a URI (RFC 3261 §19.1.2): datagrams, unless it names
-    /// another one.
+    /// Returns the transport of a URI (RFC 3261 §19.1.2): datagrams, unless it names another one.
     #[must_use]
     pub fn to_uri(uri: &SipUri) -> Self {
         match uri.param("transport") {
@@ -150,7 +149,7 @@ impl Field for Via {
     }
 }
 
-/// Checks what answers are sent by.
+/// Checks the parameters that responses depend on.
 fn check_params(params: &Params) -> Result<(), SyntaxFault> {
     if params.value("branch").is_some_and(str::is_empty) {
         return Err(SyntaxFault::Expected("the value of branch"));

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use crate::framer::{Framed, Framer};
 use crate::message::{Datagram, Fault, Limits, Malformed, Message, read_datagram};
 
-/// Bytes as a datagram and as a stream, in pieces whose size the first byte gives: both find the
-/// same message, or both find none. What is read is written, and read again.
+/// Parses bytes as a datagram and as a stream, in pieces whose size the first byte gives: both must
+/// find the same message or none. A message is written and parsed again.
 pub fn fuzz_message(data: &[u8]) {
     let Some((piece, data)) = data.split_first() else {
         return;
@@ -27,7 +27,7 @@ pub fn fuzz_message(data: &[u8]) {
             assert_eq!(message, streamed);
             check_message(message, &limits);
         }
-        // Only a datagram ends without saying where.
+        // Only a datagram may end without a length.
         (Ok(Datagram::Message { message, excess }), Err(malformed)) => {
             assert_eq!(malformed.fault, Fault::NoContentLength);
             assert_eq!(*excess, 0);
@@ -38,7 +38,7 @@ pub fn fuzz_message(data: &[u8]) {
             let is_short = matches!(malformed.fault, Fault::NoEnd | Fault::BodyTooShort { .. });
             assert!(is_short, "{}", malformed.fault);
         }
-        // A datagram without a length that is too long as a whole.
+        // A datagram without a length that is too long in total.
         (Err(datagram), Err(stream)) if stream.fault == Fault::NoContentLength => {
             assert!(matches!(datagram.fault, Fault::BodyTooLong { .. }));
         }
@@ -46,13 +46,13 @@ pub fn fuzz_message(data: &[u8]) {
         _ => panic!("{datagram:?} is not {whole:?}"),
     }
     if let Err(malformed) = datagram {
-        // It can be written, whatever it was.
+        // The response to any malformed request can be written.
         let answer = malformed.answer("tag").map(|answer| answer.to_bytes());
         drop(answer);
     }
 }
 
-/// The first message of a stream that comes in pieces.
+/// Returns the first message of a stream that arrives in pieces.
 fn first_of_stream(
     data: &[u8],
     piece: usize,
@@ -89,11 +89,11 @@ fn check_message(message: &Message, limits: &Limits) {
     }
 }
 
-/// What is written is read as the same.
+/// Checks that a written message parses as the same one.
 fn check_written(message: &Message, limits: &Limits) {
     let bytes = message.to_bytes();
     let wide = Limits {
-        // Full names and Content-Length may take more room than was read.
+        // Full names and Content-Length may take more room than the original.
         max_head: limits.max_head * 20,
         max_headers: limits.max_headers + 1,
         ..*limits

@@ -1,12 +1,12 @@
-//! What stands in messages: what is read is written, and read as the same.
+//! Parts of messages: a parsed part is written, and must parse as the same.
 
 use crate::digest::{Challenge, Credentials};
 use crate::reginfo::{RegInfo, Watched};
 use crate::sdp::Signed;
 use crate::uri::Uri;
 
-/// A URI, a challenge, credentials, a document of bindings, or a description, as the first byte
-/// says.
+/// Parses a URI, a challenge, credentials, a document of bindings, or a description, as the first
+/// byte selects.
 pub fn fuzz_parts(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else {
         return;
@@ -54,7 +54,7 @@ fn fuzz_document(data: &[u8]) {
     assert!(watched.contacts().len() <= 64);
     let written = info.to_string();
     let again = RegInfo::parse(written.as_bytes());
-    // Control characters can't be written, and what is written may be longer.
+    // Control characters can't be written, and the written text may be longer.
     if let Ok(again) = again {
         assert_eq!(again.registrations.len(), info.registrations.len());
     }

@@ -1,4 +1,4 @@
-//! A server that anybody may send anything to.
+//! A server that receives arbitrary datagrams.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::subscription::{Notifier, NotifierLimits, Subscriber};
 use crate::transaction::{Config, Event, Flow, TransactionId, Transactions};
 use crate::uri::SipUri;
 
-/// Datagrams with a byte in front of each: how long after the one before it comes, and whether who
-/// sends it knows the password. They are separated by zeros.
+/// Handles datagrams, separated by zeros. The first byte of each gives its delay after the one
+/// before, and whether its sender knows the password.
 pub fn fuzz_server(script: &[u8]) {
     let mut server = Server::new();
     for datagram in script.split(|byte| *byte == 0).take(MAX_DATAGRAMS) {
@@ -30,7 +30,7 @@ pub fn fuzz_server(script: &[u8]) {
         server.handle(datagram, first & 1 == 1);
         server.check();
     }
-    // Everything ends by itself, however seldom somebody looks.
+    // All state must expire, however seldom timers are handled.
     let latest = server.now + MAX_LIFE;
     let mut pause = Duration::from_secs(1);
     while !server.is_idle() {
@@ -47,7 +47,7 @@ struct Server {
     registrar: Registrar,
     notifier: Notifier,
     proxy: Proxy,
-    /// All of that together, with somebody who is registered.
+    /// The same parts combined, with a registered user.
     directory: Directory,
     branches: u32,
 }
@@ -140,7 +140,7 @@ impl Server {
                 self.notifier
                     .handle_subscribe(self.now, &request, &subscriber)
             }
-            // Answered never: it ends by itself.
+            // Never answered: the transaction times out.
             Method::Cancel => return,
             _ => {
                 let location = self.registrar.location();
@@ -231,7 +231,7 @@ impl Server {
         while self.transactions.poll_event().is_some() {}
     }
 
-    /// Whether nobody is registered, asks, is asked or watches.
+    /// Whether there is no binding, transaction or watcher.
     fn is_idle(&self) -> bool {
         self.directory.location().is_empty()
             && self.transactions.counts() == (0, 0)
@@ -239,7 +239,7 @@ impl Server {
             && self.notifier.is_empty()
     }
 
-    /// Bounds are kept, and what is sent can be read.
+    /// Checks the bounds, and that sent messages can be parsed.
     fn check(&mut self) {
         let (clients, servers) = self.transactions.counts();
         assert!(clients <= 16 && servers <= 16);
@@ -273,7 +273,7 @@ impl Server {
     }
 }
 
-/// A directory in which `a` is registered at two addresses.
+/// Creates a directory in which `a` is registered at two addresses.
 fn directory(domains: Vec<Host>, own: SipUri) -> Directory {
     let sockets = vec![SocketAddr::from(([198, 51, 100, 1], 5060))];
     let mut config = DirectoryConfig::new(domains, own, sockets);
@@ -315,8 +315,8 @@ const FLOW: Flow = Flow {
     is_reliable: false,
 };
 
-/// Everything has ended this long after the last datagram: registrations last an hour at most.
+/// Time after the last datagram until all state has expired: registrations last an hour at most.
 const MAX_LIFE: Duration = Duration::from_secs(2 * 3600);
 
-/// Datagrams of one script that are looked at.
+/// Datagrams of one script that are handled.
 const MAX_DATAGRAMS: usize = 64;

@@ -8,7 +8,7 @@ use crate::fields::{CSeq, Field, NameAddr};
 use crate::uri::Uri;
 
 impl Request {
-    /// A request without header fields and body.
+    /// Creates a request without header fields and body.
     #[must_use]
     pub fn new(method: Method, uri: Uri) -> Self {
         Self {
@@ -19,7 +19,7 @@ impl Request {
         }
     }
 
-    /// Returns the CANCEL for this request: what both have in common (RFC 3261 §9.1).
+    /// Returns the CANCEL for this request, with the header fields that it shares (RFC 3261 §9.1).
     #[must_use]
     pub fn to_cancel(&self) -> Self {
         let mut cancel = Self::new(Method::Cancel, self.uri.clone());
@@ -48,19 +48,19 @@ impl Request {
 }
 
 impl Response {
-    /// The answer to a request, with the header fields that it takes over (RFC 3261 §8.2.6.2).
+    /// Creates a response with the request's header fields that it repeats (RFC 3261 §8.2.6.2).
     ///
-    /// `tag` goes into To where there is none yet; only `100` and answers to a request with a tag
+    /// `tag` is added to To if that has none. Only `100`, and responses to a request with a tag,
     /// need none.
     #[must_use]
     pub fn new(request: &Request, status: StatusCode, tag: Option<&str>) -> Self {
         Self::to_headers(&request.headers, status, tag)
     }
 
-    /// Returns the answer with these words for people.
+    /// Returns the response with this reason phrase.
     ///
     /// # Panics
-    /// Panics if a control character is in them.
+    /// Panics if the phrase has a control character.
     #[must_use]
     pub fn with_reason(mut self, reason: &str) -> Self {
         assert!(is_field_text(reason), "{reason:?}");
@@ -68,7 +68,7 @@ impl Response {
         self
     }
 
-    /// Returns the outcome in words, for people. May be empty.
+    /// Returns the reason phrase. May be empty.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -94,7 +94,7 @@ impl Response {
     }
 }
 
-/// A To with a tag; one that can't be read stays as it is.
+/// Returns To with the tag added; a To that can't be read is unchanged.
 fn with_tag(value: &str, tag: Option<&str>) -> String {
     match (NameAddr::parse(value), tag) {
         (Ok(mut to), Some(tag)) if to.tag().is_none() => {

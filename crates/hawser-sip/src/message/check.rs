@@ -1,31 +1,31 @@
-//! What every message must have, and which requests are refused before they are looked at.
+//! Mandatory header fields, and refusals before the request itself is considered.
 
 use super::{HeaderFault, HeaderName, Headers, Method, Request, Response, StatusCode};
 use crate::fields::{CSeq, CallId, NameAddr, Via};
 
-/// What every request and answer must have (RFC 3261 §8.1.1).
+/// Header fields that every request and response must have (RFC 3261 §8.1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Essentials {
-    /// The hops that it has come over, the latest one first; one at least.
+    /// Hops of the message, the latest one first; at least one.
     pub vias: Vec<Via>,
-    /// Who asks.
+    /// The caller.
     pub from: NameAddr,
-    /// Who is asked.
+    /// The called user.
     pub to: NameAddr,
-    /// What belongs together.
+    /// Call-ID.
     pub call_id: CallId,
-    /// The number of the request, and its method.
+    /// Number and method of the request.
     pub cseq: CSeq,
 }
 
-/// Why a request is refused.
+/// Refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The answer's status.
+    /// Status of the response.
     pub status: StatusCode,
-    /// The reason in words.
+    /// Reason phrase.
     pub reason: String,
-    /// A header field that the answer must have, such as Unsupported.
+    /// Header field that the response must have, such as Unsupported.
     pub header: Option<(HeaderName, String)>,
 }
 
@@ -38,7 +38,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal of a request in which something can't be read.
+    /// Refuses a request with an unreadable header field.
     pub(crate) fn unreadable(fault: &HeaderFault) -> Self {
         Self::new(StatusCode::BAD_REQUEST, fault.to_string())
     }
@@ -48,7 +48,7 @@ impl Refusal {
         self
     }
 
-    /// Returns the answer to `request`.
+    /// Returns the response to `request`.
     #[must_use]
     pub fn answer(&self, request: &Request, tag: &str) -> Response {
         let mut answer = Response::new(request, self.status, Some(tag)).with_reason(&self.reason);
@@ -60,10 +60,10 @@ impl Refusal {
 }
 
 impl Request {
-    /// Reads what every request must have, and checks all header fields that are known here.
+    /// Reads the mandatory header fields, and checks all other known ones.
     ///
     /// # Errors
-    /// The first header field that is missing, is there too often, or can't be read.
+    /// The first header field that is missing, occurs too often, or can't be read.
     pub fn essentials(&self) -> Result<Essentials, HeaderFault> {
         let essentials = read(&self.headers)?;
         if essentials.cseq.method != self.method {
@@ -75,9 +75,9 @@ impl Request {
         Ok(essentials)
     }
 
-    /// Returns why this request is refused before anybody looks at what it asks for (RFC 3261
-    /// §8.2): a fault, a scheme other than `sip` and `sips`, a method that is not among `methods`,
-    /// an extension that is not among `extensions`.
+    /// Returns the reason to refuse this request before it is handled (RFC 3261 §8.2): a fault, a
+    /// scheme other than `sip` and `sips`, a method that is not in `methods`, an extension that is
+    /// not in `extensions`.
     #[must_use]
     pub fn refusal(&self, methods: &[Method], extensions: &[&str]) -> Option<Refusal> {
         match self.essentials() {
@@ -86,7 +86,7 @@ impl Request {
         }
     }
 
-    /// The same for a request whose essentials were read.
+    /// Does the same for a request whose mandatory header fields were read.
     pub(crate) fn refusal_of_readable(
         &self,
         methods: &[Method],
@@ -105,7 +105,7 @@ impl Request {
             let status = StatusCode::UNSUPPORTED_URI_SCHEME;
             return Some(Refusal::new(status, status.reason()));
         }
-        // Neither CANCEL nor ACK is refused for an extension (RFC 3261 §8.2.2.3).
+        // CANCEL and ACK are never refused for an extension (RFC 3261 §8.2.2.3).
         if matches!(self.method, Method::Cancel | Method::Ack) {
             return None;
         }
@@ -125,10 +125,10 @@ impl Request {
 }
 
 impl Response {
-    /// Reads what every answer must have, and checks all header fields that are known here.
+    /// Reads the mandatory header fields, and checks all other known ones.
     ///
     /// # Errors
-    /// The first header field that is missing, is there too often, or can't be read.
+    /// The first header field that is missing, occurs too often, or can't be read.
     pub fn essentials(&self) -> Result<Essentials, HeaderFault> {
         read(&self.headers)
     }

@@ -1,4 +1,4 @@
-//! The header fields of a message, and what they say.
+//! The header fields of a message, and their typed values.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,11 +12,11 @@ use crate::fields::{
     Via,
 };
 
-/// Header fields in their order, values as they were written, folded lines joined.
+/// Header fields in their order, with unparsed values; folded lines are joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(HeaderName, String)>);
 
-/// A header field that is not as it must be.
+/// A fault of a header field.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HeaderFault {
@@ -28,10 +28,10 @@ pub enum HeaderFault {
         /// What is wrong with it.
         fault: SyntaxFault,
     },
-    /// It stands there more than once, and may not.
+    /// The field occurs more than once, and must not.
     #[error("{0} stands there more than once")]
     Repeated(HeaderName),
-    /// It has to be there, and is not.
+    /// A mandatory field is missing.
     #[error("{0} is missing")]
     Missing(HeaderName),
     /// CSeq names another method than the request.
@@ -74,7 +74,7 @@ impl Headers {
         self.0.insert(0, (name, value));
     }
 
-    /// Replaces all header fields of this name by one. It stands where the first of them stood.
+    /// Replaces all header fields of this name by one, at the place of the first.
     ///
     /// # Panics
     /// Panics as [`Headers::push`] does.
@@ -86,7 +86,7 @@ impl Headers {
         self.0.insert(place, (name, value));
     }
 
-    /// Notes in the latest Via where a request has come from: see [`Via::set_source`].
+    /// Records the source of a request in its latest Via: see [`Via::set_source`].
     ///
     /// # Errors
     /// When Via can't be read.
@@ -107,7 +107,7 @@ impl Headers {
         self.0.retain(|(other, _)| other != name);
     }
 
-    /// Returns the values of all header fields of this name, as they are written.
+    /// Returns the unparsed values of all header fields of this name.
     pub fn raw<'a>(&'a self, name: &'a HeaderName) -> impl Iterator<Item = &'a str> {
         let found = self.0.iter().filter(move |(other, _)| other == name);
         found.map(|(_, value)| value.as_str())
@@ -124,12 +124,12 @@ impl Headers {
         self.raw(name).next().is_some()
     }
 
-    /// Adds a line that was read.
+    /// Adds a parsed line.
     pub(super) fn push_read(&mut self, name: HeaderName, value: String) {
         self.0.push((name, value));
     }
 
-    /// Adds to the last line that was read what stands on the folded one below it.
+    /// Appends a folded line to the value of the last header field; `false` if there is none.
     pub(super) fn extend_last(&mut self, folded: &str) -> bool {
         let Some((_, value)) = self.0.last_mut() else {
             return false;
@@ -145,7 +145,7 @@ impl Headers {
         self.0.len()
     }
 
-    /// Reads a header field that may stand there once.
+    /// Parses a header field that may occur once.
     pub(crate) fn one<T: Field>(&self, name: HeaderName) -> Result<Option<T>, HeaderFault> {
         let values: Vec<&str> = self.raw(&name).take(2).collect();
         match values[..] {
@@ -158,9 +158,9 @@ impl Headers {
         }
     }
 
-    /// Reads all entries of a header field that is a list.
+    /// Parses all entries of a list.
     pub(crate) fn list<T: Field>(&self, name: HeaderName) -> Result<Vec<T>, HeaderFault> {
-        // An empty list of option tags is one, see RFC 3261 §25.1 `Supported`.
+        // An empty list of option tags is valid, see RFC 3261 §25.1 `Supported`.
         let may_be_empty = MAY_BE_EMPTY.contains(&name);
         let mut list = Vec::new();
         let mut values = self
@@ -181,8 +181,8 @@ impl Headers {
     }
 }
 
-/// What the known header fields say. Each fails when the field is there and can't be read, or
-/// stands there more often than it may.
+/// Typed access to known header fields. Each method fails if the field can't be parsed or occurs
+/// too often.
 impl Headers {
     /// Reads Via, the latest hop first.
     ///

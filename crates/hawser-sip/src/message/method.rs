@@ -1,20 +1,20 @@
-//! Methods. They are compared with regard to case (RFC 3261 §7.1).
+//! Methods. They are compared case-sensitively (RFC 3261 §7.1).
 
 use std::fmt;
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
-        /// What a request asks for.
+        /// The method of a request.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Method {
             $($(#[$doc])* $name,)*
-            /// A method that is not known here: a token.
+            /// An unknown method: a token.
             Other(String),
         }
 
         impl Method {
-            /// The method of this name.
+            /// Returns the method of this name.
             pub(crate) fn named(name: &str) -> Self {
                 match name {
                     $($text => Self::$name,)*
@@ -41,17 +41,17 @@ methods! {
     Ack = "ACK",
     /// Ends a session (RFC 3261 §15).
     Bye = "BYE",
-    /// Gives a request up (RFC 3261 §9).
+    /// Cancels a request (RFC 3261 §9).
     Cancel = "CANCEL",
     /// Binds addresses to a name (RFC 3261 §10).
     Register = "REGISTER",
-    /// Asks what the far end can do (RFC 3261 §11).
+    /// Asks for the far end's capabilities (RFC 3261 §11).
     Options = "OPTIONS",
     /// Changes a session (RFC 3311).
     Update = "UPDATE",
-    /// Asks to be told of changes (RFC 6665).
+    /// Subscribes to notifications of changes (RFC 6665).
     Subscribe = "SUBSCRIBE",
-    /// Tells of a change (RFC 6665).
+    /// Notifies of a change (RFC 6665).
     Notify = "NOTIFY",
 }
 

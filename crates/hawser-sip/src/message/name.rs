@@ -1,5 +1,5 @@
-//! Names of header fields, which are compared without regard to case, and their short forms
-//! (RFC 3261 §7.3.3).
+//! Names of header fields, which are compared without regard to case, and their short forms (RFC
+//! 3261 §7.3.3).
 
 use std::fmt;
 use std::mem;
@@ -12,12 +12,12 @@ macro_rules! names {
         #[non_exhaustive]
         pub enum HeaderName {
             $($name,)*
-            /// A name that is not known here: a token, compared without regard to case.
+            /// An unknown name: a token, compared without regard to case.
             Other(String),
         }
 
         impl HeaderName {
-            /// The name that is written like this, in full or short.
+            /// Returns the name with this full or short spelling.
             pub(crate) fn named(name: &str) -> Self {
                 $(
                     if name.eq_ignore_ascii_case($text) $(|| name.eq_ignore_ascii_case($short))? {

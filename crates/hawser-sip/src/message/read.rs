@@ -1,5 +1,4 @@
-//! Messages from bytes: one decision on where a message ends and what its lines are, for datagrams
-//! and for streams.
+//! Parsing of messages: datagrams and streams share the code that delimits messages and lines.
 
 mod start;
 
@@ -15,7 +14,7 @@ use crate::fields::Field;
 use start::Start;
 pub use start::StartLineFault;
 
-/// How large a message may be.
+/// Limits of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the start line and the header fields.
@@ -37,10 +36,10 @@ impl Default for Limits {
     }
 }
 
-/// What a datagram holds.
+/// Content of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Datagram {
-    /// Nothing but line ends, or nothing at all: it keeps a NAT's mapping (RFC 5626 §3.5).
+    /// Only line ends, or nothing: a keep-alive for a NAT mapping (RFC 5626 §3.5).
     KeepAlive,
     /// A message.
     Message {
@@ -51,7 +50,7 @@ pub enum Datagram {
     },
 }
 
-/// Why bytes are no message.
+/// Reason why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -79,15 +78,15 @@ pub enum Fault {
     /// Content-Length can't be read.
     #[error(transparent)]
     ContentLength(#[from] HeaderFault),
-    /// Content-Length is missing on a stream, where nothing else tells where the message ends.
+    /// Content-Length is missing on a stream, where only it delimits the body.
     #[error("Content-Length is missing on a stream")]
     NoContentLength,
-    /// The body is longer than is allowed.
+    /// The body is longer than allowed.
     #[error("a body of {length} bytes; at most {max} are allowed")]
     BodyTooLong {
         /// Its length.
         length: u64,
-        /// What is allowed.
+        /// The limit.
         max: usize,
     },
     /// The datagram ends before the body does.
@@ -95,26 +94,25 @@ pub enum Fault {
     BodyTooShort {
         /// Its length by Content-Length.
         expected: usize,
-        /// Bytes that are there.
+        /// Bytes that follow the head.
         found: usize,
     },
 }
 
-/// Bytes that are no message, and what could be read of them, so that a request can be refused.
+/// Bytes that are no message, with their readable parts, so that a request can be refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{fault}")]
 pub struct Malformed {
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fault: Fault,
     is_request: bool,
     headers: Headers,
 }
 
 impl Malformed {
-    /// Returns the answer to a malformed request: what could be read of it goes into the answer
-    /// and nowhere else. `None` where it was no request, or not enough of it can be read; ACK is
-    /// never answered. `tag` goes into To. The answer goes back to where the request came from,
-    /// since Via may be what is wrong.
+    /// Returns the response to a malformed request, built from the parts that could be read. `None`
+    /// if it was no request, is an ACK, or too little could be read. `tag` is added to To. Send the
+    /// response to the source of the request, because Via itself may be faulty.
     #[must_use]
     pub fn answer(&self, tag: &str) -> Option<Response> {
         let is_ack = self
@@ -152,10 +150,10 @@ impl Malformed {
     }
 }
 
-/// Reads the message in a datagram.
+/// Parses the message in a datagram.
 ///
 /// # Errors
-/// When it is no message, with the first reason.
+/// The first fault, if the datagram is no message.
 pub fn read_datagram(bytes: &Bytes, limits: &Limits) -> Result<Datagram, Box<Malformed>> {
     let skipped = line_ends(bytes);
     let bytes = bytes.slice(skipped..);
@@ -185,18 +183,18 @@ pub fn read_datagram(bytes: &Bytes, limits: &Limits) -> Result<Datagram, Box<Mal
     Ok(Datagram::Message { message, excess })
 }
 
-/// What a datagram seems to be at first sight, before it is worth while to read it.
+/// Kind of a datagram, guessed before parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Glance {
     /// [`Datagram::KeepAlive`].
     KeepAlive,
-    /// An answer, if it is a message at all.
+    /// Probably a response.
     Answer,
-    /// A request, if it is a message at all.
+    /// Probably a request.
     Request,
 }
 
-/// Looks at a datagram without reading it.
+/// Guesses the kind of a datagram without parsing it.
 pub(crate) fn glance(bytes: &[u8]) -> Glance {
     match &bytes[line_ends(bytes)..] {
         [] => Glance::KeepAlive,
@@ -205,17 +203,17 @@ pub(crate) fn glance(bytes: &[u8]) -> Glance {
     }
 }
 
-/// Bytes of line ends in front of a message, which are skipped (RFC 3261 §7.5).
+/// Length of the line ends in front of a message, which are skipped (RFC 3261 §7.5).
 pub(crate) fn line_ends(bytes: &[u8]) -> usize {
     let pairs = bytes.chunks_exact(2);
     2 * pairs.take_while(|pair| pair == b"\r\n").count()
 }
 
-/// What the beginning of a message was found to be.
+/// Result of the search for a message's head.
 pub(crate) enum Scan {
-    /// The end of the head has not come. `searched` bytes need not be looked at again.
+    /// The end of the head has not arrived. `searched` bytes need not be searched again.
     Incomplete {
-        /// How far the search has come.
+        /// Bytes searched so far.
         searched: usize,
     },
     /// The head is complete.
@@ -226,9 +224,9 @@ pub(crate) enum Scan {
 pub(crate) struct Head {
     start: Start,
     headers: Headers,
-    /// Bytes of the head, with the empty line.
+    /// Bytes of the head, including the empty line.
     pub(crate) length: usize,
-    /// Bytes of the body by Content-Length, at most as many as are allowed.
+    /// Content-Length, within the limit; `None` without that field.
     pub(crate) body: Option<usize>,
 }
 
@@ -271,8 +269,8 @@ impl Malformed {
     }
 }
 
-/// Looks for the head of a message in bytes that do not begin with a line end; `searched` of them
-/// were looked at before.
+/// Searches for the head of a message in bytes that do not begin with a line end. The first
+/// `searched` bytes were searched before.
 pub(crate) fn scan(bytes: &[u8], searched: usize, limits: &Limits) -> Result<Scan, Box<Malformed>> {
     const END: &[u8] = b"\r\n\r\n";
     let window = &bytes[searched..bytes.len().min(limits.max_head)];
@@ -280,7 +278,7 @@ pub(crate) fn scan(bytes: &[u8], searched: usize, limits: &Limits) -> Result<Sca
         return if bytes.len() >= limits.max_head {
             Err(Malformed::bare(Fault::HeadTooLong(limits.max_head)))
         } else {
-            // The last three bytes may be the beginning of the end.
+            // The last three bytes may begin the end mark.
             let searched = bytes.len().saturating_sub(END.len() - 1).max(searched);
             Ok(Scan::Incomplete { searched })
         };
@@ -290,7 +288,7 @@ pub(crate) fn scan(bytes: &[u8], searched: usize, limits: &Limits) -> Result<Sca
     read_head(text, end + END.len(), limits).map(|head| Scan::Head(Box::new(head)))
 }
 
-/// Reads a head without its last line end. Of one with a fault, all other lines are read as well.
+/// Parses a head without its last line end. After a faulty line the other lines are still parsed.
 fn read_head(text: &str, length: usize, limits: &Limits) -> Result<Head, Box<Malformed>> {
     let mut lines = text.split("\r\n").enumerate();
     let first = lines.next().map_or("", |(_, first)| first);
@@ -359,7 +357,7 @@ fn read_line(line: &str, number: usize, headers: &mut Headers) -> Result<(), Fau
     Ok(())
 }
 
-/// The body's length, if the head tells it.
+/// Returns the body's length, if the head gives it.
 fn body_length(headers: &Headers, limits: &Limits) -> Result<Option<usize>, Fault> {
     let Some(Length(length)) = headers.one(HeaderName::ContentLength)? else {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! Outcomes (RFC 3261 §21).
+//! Status codes (RFC 3261 §21).
 
 use std::fmt;
 
-/// The outcome of a request: 100 to 699.
+/// Status code of a response: 100 to 699.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StatusCode(u16);
 
@@ -14,8 +14,7 @@ macro_rules! codes {
                 pub const $name: Self = Self($code);
             )*
 
-            /// Returns the words that RFC 3261 §21 gives it; none for a code that is not known
-            /// here.
+            /// Returns the reason phrase of RFC 3261 §21; empty for an unknown code.
             #[must_use]
             pub fn reason(self) -> &'static str {
                 match self.0 {
@@ -63,7 +62,7 @@ codes! {
 }
 
 impl StatusCode {
-    /// The outcome of this number, from 100 to 699.
+    /// Creates the status of this number, from 100 to 699.
     #[must_use]
     pub fn new(code: u16) -> Option<Self> {
         (100..700).contains(&code).then_some(Self(code))
@@ -75,7 +74,7 @@ impl StatusCode {
         self.0
     }
 
-    /// Whether more answers follow: 1xx.
+    /// Whether more responses follow: 1xx.
     #[must_use]
     pub fn is_provisional(self) -> bool {
         self.0 < 200

@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::{HeaderName, Headers, Message, Request, Response};
 
 impl Message {
-    /// Returns the message as it is sent, with the Content-Length of its body.
+    /// Serializes the message, with the Content-Length of its body.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         match self {
@@ -16,7 +16,7 @@ impl Message {
 }
 
 impl Request {
-    /// Returns the request as it is sent, with the Content-Length of its body.
+    /// Serializes the request, with the Content-Length of its body.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let first = format!("{} {} SIP/2.0", self.method, self.uri);
@@ -25,7 +25,7 @@ impl Request {
 }
 
 impl Response {
-    /// Returns the answer as it is sent, with the Content-Length of its body.
+    /// Serializes the response, with the Content-Length of its body.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let first = format!("SIP/2.0 {} {}", self.status, self.reason);

@@ -1,4 +1,4 @@
-//! A request on its way to one target.
+//! A request to forward to one target.
 
 use std::sync::Arc;
 
@@ -7,29 +7,29 @@ use crate::message::{HeaderName, Request};
 use crate::registrar::{Binding, Origin};
 use crate::uri::Uri;
 
-/// A request on its way to one target. All targets of a request share one copy of it.
+/// A request to forward to one target. All targets of a request share one copy of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     common: Arc<Common>,
     target: Option<Target>,
-    /// Where it is sent.
+    /// Next hop.
     pub next_hop: Uri,
-    /// Where the next hop has registered from.
+    /// Origin of the next hop's registration.
     pub origin: Origin,
 }
 
-/// What a request has in common on all its ways.
+/// Parts of a request that all targets share.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Common {
-    /// The request as it came, without this proxy's Route.
+    /// The received request, without this proxy's Route.
     pub(super) request: Request,
-    /// What tells the proxy that it has seen this request.
+    /// Loop mark of this proxy for the request.
     pub(super) mark: String,
-    /// The way that this proxy records, if the request makes a dialog.
+    /// Record-Route entry of this proxy, if the request creates a dialog.
     pub(super) record: Option<NameAddr>,
 }
 
-/// Who is registered.
+/// A registered contact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     contact: Uri,
@@ -37,7 +37,7 @@ struct Target {
 }
 
 impl Forward {
-    /// The request as it is, to its next hop, which has registered from `origin`.
+    /// Forwards the request unchanged to its next hop, which registered from `origin`.
     pub(super) fn onward(common: Arc<Common>, origin: Origin) -> Self {
         let next_hop = first_hop(&common.request);
         Self {
@@ -48,7 +48,7 @@ impl Forward {
         }
     }
 
-    /// The request to who is registered, by the way that he has registered (RFC 3327 §5.3).
+    /// Forwards the request to a registered contact, along its registered path (RFC 3327 §5.3).
     pub(super) fn to_binding(common: &Arc<Common>, binding: &Binding) -> Self {
         let (contact, path) = (binding.contact.uri.clone(), binding.path.clone());
         let first = path.first().map(|hop| hop.uri.clone());
@@ -85,7 +85,7 @@ impl Forward {
     }
 }
 
-/// Where a request goes as it is: to its first Route, else to its URI.
+/// Returns the next hop of an unchanged request: its first Route, else its URI.
 pub(crate) fn first_hop(request: &Request) -> Uri {
     let routes = request.headers.routes(HeaderName::Route);
     let first = routes.unwrap_or_default().into_iter().next();

@@ -1,4 +1,4 @@
-//! Where a request for somebody of a domain goes (RFC 3261 §16.5, §16.6).
+//! Targets of a request for a user of a served domain (RFC 3261 §16.5, §16.6).
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ impl Proxy {
             return Ok(Decision::Own);
         };
         let bindings = location.lookup(now, &address);
-        // A contact in a domain of this proxy would be looked up again, and two that name each
-        // other would multiply a request (RFC 5393).
+        // A contact in a domain of this proxy would be looked up again, and two contacts that name
+        // each other would multiply a request (RFC 5393).
         let reached = |binding: &&Binding| self.served(&binding.contact.uri).is_none();
         let makes_dialog = matches!(request.method, Method::Invite | Method::Subscribe);
         let record = makes_dialog.then(|| self.record(&request, &address));

@@ -57,7 +57,7 @@ fn request(method: Method, uri: &str) -> Request {
     request
 }
 
-/// A request as it leaves.
+/// Returns the outgoing request.
 fn sent(forward: &Forward) -> Request {
     let via = Via::parse("SIP/2.0/UDP proxy.example").unwrap();
     forward.to_request(via, "u1")
@@ -110,13 +110,13 @@ fn a_request_goes_to_each_contact_the_preferred_one_first() {
     );
 }
 
-/// The way of who was called, as a Route.
+/// Returns the called user's recorded route, as a Route.
 fn called_way(proxy: &Proxy, request: &Request) -> String {
     proxy.record(request, BOB).to_string()
 }
 
-/// The way that the caller gets with an answer to his INVITE; the answer names `contact`, and
-/// `above` stands in front of this proxy in Record-Route.
+/// Returns the caller's route from the response to its INVITE, which has `contact`; `above`
+/// precedes this proxy in Record-Route.
 fn caller_way(proxy: &Proxy, contact: &str, above: &str) -> String {
     let location = location(&[("sip:bob@192.0.2.2", 1000, "")]);
     let invite = request(Method::Invite, BOB);
@@ -157,7 +157,7 @@ fn a_request_within_a_dialog_follows_its_way_and_no_other_leaves_the_domain() {
     let onward = forwards(proxy.handle_request(NOW, &bye, &location));
     assert_eq!(onward[0].next_hop.to_string(), "sip:p2.example;lr");
     assert_eq!(sent(&onward[0]).uri.to_string(), "sip:bob@192.0.2.2");
-    // As before RFC 3261: this proxy is the request's URI, and its target the last route.
+    // Strict routing: this proxy is the request's URI, and its target the last route.
     let old = self::bye(own.trim_matches(['<', '>']), "<sip:bob@192.0.2.2>");
     let onward = forwards(proxy.handle_request(NOW, &old, &location));
     assert_eq!(onward[0].next_hop.to_string(), "sip:bob@192.0.2.2");
@@ -166,12 +166,12 @@ fn a_request_within_a_dialog_follows_its_way_and_no_other_leaves_the_domain() {
 #[test]
 fn the_callers_way_leads_to_who_was_called_and_nowhere_else() {
     let proxy = proxy();
-    let nobody = location(&[]);
+    let empty = location(&[]);
     let route = caller_way(&proxy, "sip:bob@192.0.2.2:5070", "");
     let to = |target: &str, route: &str, location: &Location| {
         proxy.handle_request(NOW, &bye(target, route), location)
     };
-    let onward = forwards(to("sip:bob@192.0.2.2:5070;x=1", &route, &nobody));
+    let onward = forwards(to("sip:bob@192.0.2.2:5070;x=1", &route, &empty));
     assert_eq!(onward[0].next_hop.to_string(), "sip:bob@192.0.2.2:5070;x=1");
     for elsewhere in [
         "sip:bob@192.0.2.2",
@@ -180,24 +180,24 @@ fn the_callers_way_leads_to_who_was_called_and_nowhere_else() {
         "sip:x@10.0.0.5:25;transport=tcp",
         "sips:bob@192.0.2.2:5070",
     ] {
-        assert_eq!(status(to(elsewhere, &route, &nobody)), 403, "{elsewhere}");
+        assert_eq!(status(to(elsewhere, &route, &empty)), 403, "{elsewhere}");
     }
     let by_others = format!("{route}, <sip:10.0.0.5:25;transport=tcp;lr>");
     assert_eq!(
-        status(to("sip:bob@192.0.2.2:5070", &by_others, &nobody)),
+        status(to("sip:bob@192.0.2.2:5070", &by_others, &empty)),
         403
     );
-    // He has moved, and says so to the registrar.
+    // Bob has moved, and registered his new address.
     let moved = location(&[("sip:bob@198.51.100.7:5080;transport=tcp", 1000, "")]);
     forwards(to(
         "sip:bob@198.51.100.7:5080;transport=TCP",
         &route,
         &moved,
     ));
-    // What the caller changes in it makes it worthless.
+    // Any change by the caller invalidates the route.
     for (own, changed) in [(";a=", ";a=x"), (";h=", ";x="), (";d=", ";d=0")] {
         let forged = route.replacen(own, changed, 1);
-        assert_eq!(status(to("sip:bob@192.0.2.2:5070", &forged, &nobody)), 403);
+        assert_eq!(status(to("sip:bob@192.0.2.2:5070", &forged, &empty)), 403);
     }
 }
 
@@ -265,7 +265,7 @@ fn a_way_that_was_not_recorded_for_this_call_leads_nowhere() {
         let decision = proxy.handle_request(NOW, &bye(target, route), &location);
         assert_eq!(status(decision), 403, "{route}");
     }
-    // Nor does one to a user of the domain by way of somebody else.
+    // A route through a foreign host does not lead to a user of the domain either.
     let registered = self::location(&[("sip:bob@192.0.2.2", 1000, "")]);
     let mut invite = request(Method::Invite, BOB);
     for own in ["", "<sip:proxy.example:5060;lr>, "] {
@@ -274,13 +274,13 @@ fn a_way_that_was_not_recorded_for_this_call_leads_nowhere() {
         let decision = proxy.handle_request(NOW, &invite, &registered);
         assert_eq!(status(decision), 403);
     }
-    // The way that a router from before RFC 3261 would take.
+    // The route that a strict router would take.
     let old = bye("sip:proxy.example:5060;lr", "<sip:x@10.0.0.5:25>");
     assert_eq!(status(proxy.handle_request(NOW, &old, &location)), 403);
 }
 
 #[test]
-fn what_may_not_go_on_is_refused() {
+fn requests_that_must_not_be_forwarded_are_refused() {
     let location = location(&[("sip:bob@192.0.2.2", 1000, "")]);
     let of = |name: HeaderName, value: &str| {
         let mut asked = request(Method::Options, BOB);
@@ -302,21 +302,21 @@ fn a_request_that_comes_round_is_stopped() {
     let direct = location(&[("sip:bob@192.0.2.2", 1000, "")]);
     let asked = request(Method::Options, BOB);
     let forward = forwards(proxy.handle_request(NOW, &asked, &direct)).remove(0);
-    // Whoever got it sends it back to the name that it was for.
+    // The receiver sends it back to the original name.
     let mut round = sent(&forward);
     round.uri = BOB.parse().unwrap();
     assert_eq!(status(proxy.handle_request(NOW, &round, &direct)), 482);
-    // The mark is of this proxy's key: nobody else can make it, or be taken for it.
+    // The mark depends on this proxy's key: no other proxy can create or match it.
     let domains = vec!["example.org".parse().unwrap()];
     let other = Proxy::new(sip("sip:proxy.example:5060"), domains, &[4; 32]);
     assert_eq!(
         forwards(other.handle_request(NOW, &round, &direct)).len(),
         1
     );
-    // One that was sent on to another name is no circle.
+    // Forwarding to another name is no loop.
     round.uri = "sip:carol@example.org".parse().unwrap();
     assert_eq!(status(proxy.handle_request(NOW, &round, &direct)), 480);
-    // Two people who name each other do not multiply it.
+    // Two users who name each other do not multiply it.
     let named = location(&[("sip:carol@example.org", 1000, "")]);
     assert_eq!(status(proxy.handle_request(NOW, &asked, &named)), 482);
 }
@@ -337,7 +337,7 @@ fn an_answer_goes_back_to_the_hop_before() {
 }
 
 #[test]
-fn who_looks_for_somebody_can_be_told_all_contacts() {
+fn a_caller_can_be_redirected_to_all_contacts() {
     let location = location(&[
         ("sip:bob@192.0.2.2", 250, ""),
         ("sip:bob@192.0.2.3", 750, ""),

@@ -1,7 +1,7 @@
-//! Ways that this proxy has recorded (RFC 3261 §16.6 step 4), and who may use them for what.
+//! Routes that this proxy has recorded (RFC 3261 §16.6 step 4), and permissions to use them.
 //!
-//! Both ends of a call get an entry of their own in Record-Route: the called one in the request,
-//! and the caller in its answers. Nothing is remembered; what an entry says is sealed.
+//! Each end of a call gets its own entry in Record-Route: the called user in the request, the
+//! caller in the responses. The proxy stores nothing; each entry is sealed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,31 +15,31 @@ use crate::message::{HeaderFault, HeaderName, Headers, Refusal, Request, Respons
 use crate::registrar::{Binding, Location, Origin};
 use crate::uri::{SipUri, Uri};
 
-/// A way that this proxy has recorded for a call, as one end of it uses it.
+/// A route that this proxy recorded for a call, as one end of the call uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// Address of record of who was called.
+    /// Address of record of the called user.
     called: String,
     end: End,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
-    /// Who was called is registered. His way leads anywhere: the caller may move, and who is
-    /// registered could have requests sent anywhere by what he registers.
+    /// The called user is registered. This route leads anywhere: the caller may move, and a
+    /// registered user could have requests sent anywhere by registering a contact.
     Called,
-    /// The caller may be anybody. His way leads to where the called one is: to the hop that the
-    /// answer has named, whose seal this is, and to all that is registered by now.
+    /// The caller may be anyone. This route leads only to the called user: to the hop that the
+    /// response named, with this seal, and to all current contacts.
     Caller { hop: String },
 }
 
 impl Proxy {
-    /// Takes this proxy off the way of the request (RFC 3261 §16.4). Returns that way, if it has
-    /// recorded it for this call.
+    /// Removes this proxy from the request's route (RFC 3261 §16.4). Returns the route if this
+    /// proxy recorded it for this call.
     pub(super) fn take_own_route(&self, request: &mut Request) -> Result<Option<Way>, Refusal> {
         let bad = |fault: HeaderFault| Refusal::unreadable(&fault);
         let mut routes = request.headers.routes(HeaderName::Route).map_err(bad)?;
-        // Who routes as before RFC 3261 has put this proxy into the request's URI.
+        // A strict router (before RFC 3261) has put this proxy into the request's URI.
         if self.is_own(&request.uri)
             && let Some(last) = routes.pop()
         {
@@ -58,13 +58,13 @@ impl Proxy {
         Ok(way)
     }
 
-    /// The entry of Record-Route for who is called.
+    /// Returns the Record-Route entry for the called user.
     pub(super) fn record(&self, request: &Request, called: &str) -> NameAddr {
         self.entry(&request.headers, (CALLED, called), None)
     }
 
-    /// Returns the way that a Route of this proxy shows, if this proxy has recorded it for the call
-    /// of these header fields.
+    /// Returns the route in a Route entry of this proxy, if this proxy recorded it for the call of
+    /// these header fields.
     pub(super) fn recorded(&self, own: &Uri, headers: &Headers) -> Option<Way> {
         let uri = own.as_sip()?;
         let called = URL_SAFE_NO_PAD.decode(uri.param(ADDRESS)?).ok()?;
@@ -85,8 +85,8 @@ impl Proxy {
         Some(Way { called, end })
     }
 
-    /// Whether a request may leave by a way to where it names, and where that has registered from,
-    /// if it has.
+    /// Checks whether a request may take this route to its next hop. Returns the origin of that
+    /// hop's registration, empty if it is not registered; `None` if the request may not.
     pub(super) fn follow(
         &self,
         now: Instant,
@@ -111,7 +111,7 @@ impl Proxy {
             return Some(binding.way_back());
         }
         // A telephone may answer with another contact than it registers, such as another port. It
-        // is reached where its user was heard from.
+        // is reached at the address from which its user registered.
         let to = first.as_sip().map(|it| it.host.to_canonical());
         let mut origins = bindings.iter().filter_map(|it| it.origin.address);
         let heard = Origin {
@@ -128,11 +128,11 @@ impl Proxy {
         }
     }
 
-    /// Gives the caller his entry in place of that of the called one (RFC 3261 §16.7 step 8), which
-    /// he must not have.
+    /// Replaces the called user's Record-Route entry by the caller's own (RFC 3261 §16.7 step 8),
+    /// because the caller must not get the former.
     pub(super) fn record_for_caller(&self, answer: &mut Response) {
         let Ok(mut routes) = answer.headers.routes(HeaderName::RecordRoute) else {
-            // What can't be read leads nowhere, and may hold what is not for the caller.
+            // An unreadable Record-Route may hold an entry that is not for the caller.
             answer.headers.remove(&HeaderName::RecordRoute);
             return;
         };
@@ -179,7 +179,7 @@ impl Proxy {
         NameAddr::new(Uri::from(own))
     }
 
-    /// A seal over something of a call. The first of `what` is no URI, so that it is never a mark.
+    /// Seals parts of a call. The first of `what` is no URI, so the seal never equals a loop mark.
     fn call_seal(&self, headers: &Headers, what: &[&str]) -> String {
         let call = headers.raw(&HeaderName::CallId);
         self.seal(what.iter().copied().chain(call))
@@ -202,7 +202,7 @@ fn binding_place(binding: &Binding) -> Option<String> {
     place(&first.uri)
 }
 
-/// What two URIs have in common that lead to the same place.
+/// Returns the transport, host and port of a URI: equal for URIs that lead to the same place.
 fn place(uri: &Uri) -> Option<String> {
     let uri = uri.as_sip()?;
     let transport = Transport::to_uri(uri);
@@ -210,11 +210,11 @@ fn place(uri: &Uri) -> Option<String> {
     Some(format!("{transport} {}:{port}", uri.host.to_canonical()))
 }
 
-/// The two ends, as seals name them.
+/// Names of the two ends in seals.
 const CALLED: &str = "called";
 const CALLER: &str = "caller";
-/// Parameters of this proxy in Record-Route: the called one's address of record, the hop that the
-/// caller may reach, and the seal without which a Route is a stranger's.
+/// Parameters of this proxy in Record-Route: the called user's address of record, the hop that the
+/// caller may reach, and the seal that proves the entry.
 const ADDRESS: &str = "a";
 const HOP: &str = "h";
 const SEAL: &str = "d";

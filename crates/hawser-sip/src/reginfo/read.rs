@@ -1,4 +1,4 @@
-//! Documents from XML.
+//! Parsing of documents from XML.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -9,8 +9,7 @@ use super::{
 use crate::fields::{Field as _, Q};
 
 impl RegInfo {
-    /// Reads a document. Elements and attributes that are not known are passed over, as RFC 3680
-    /// §5 demands.
+    /// Parses a document. Unknown elements and attributes are ignored, as RFC 3680 §5 demands.
     ///
     /// # Errors
     /// See [`RegInfoFault`].
@@ -100,5 +99,5 @@ fn number(node: &Node<'_, '_>, name: &'static str) -> Result<Option<u32>, RegInf
     number.map(Some).ok_or(RegInfoFault::Value(name))
 }
 
-/// Elements, texts and attributes of one document.
+/// Limit of elements, texts and attributes in one document.
 const MAX_NODES: u32 = 4096;

@@ -139,7 +139,7 @@ fn a_subscriber_knows_what_the_documents_say_together() {
     let change = info(1, false, vec![gone, contact("3", "sip:a@h3.example", 100)]);
     assert_eq!(watched.handle(&change), Ok(true));
     assert_eq!(ids(&watched), ["1", "3"]);
-    // It comes again, and an older one comes late.
+    // The document is repeated, and an older one arrives late.
     assert_eq!(watched.handle(&change), Ok(false));
     assert_eq!(watched.handle(&info(0, true, vec![])), Ok(false));
     let after_a_gap = info(3, false, vec![contact("4", "sip:a@h4.example", 100)]);

@@ -59,7 +59,7 @@ impl fmt::Display for RegisteredContact {
     }
 }
 
-/// A text that can't be taken for markup.
+/// Text with XML markup escaped.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -71,7 +71,7 @@ impl fmt::Display for Escaped<'_> {
                 '&' => f.write_str("&amp;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&apos;")?,
-                // XML 1.0 has no way to write these.
+                // XML 1.0 can't represent these characters.
                 other if other.is_control() => f.write_str("\u{fffd}")?,
                 other => write!(f, "{other}")?,
             }

@@ -1,4 +1,4 @@
-//! How much one sender may ask for, before anybody looks at what it asks.
+//! Limits of requests per sender, checked before a request is handled.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// How many requests are let in.
+/// Limits of admitted requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
     /// Requests that one sender may make at once.
     pub burst: u32,
-    /// The time after which it may make one more.
+    /// Time after which it may make one more.
     pub pause: Duration,
-    /// Senders that are remembered. When there are more, all others share one allowance.
+    /// Remembered senders. All further ones share one allowance.
     pub max_senders: usize,
 }
 
@@ -28,25 +28,25 @@ impl Default for AdmissionLimits {
     }
 }
 
-/// Lets requests in, so many for each sender: an IPv4 address, or a /64 of IPv6.
+/// Admits a limited number of requests per sender: an IPv4 address, or a /64 of IPv6.
 #[derive(Debug)]
 pub struct Admission {
     limits: AdmissionLimits,
-    /// Those who have asked lately.
+    /// Allowances of senders that asked lately.
     senders: BTreeMap<IpAddr, Allowance>,
-    /// Those who have shown that they are at their address, and until when they keep their place.
+    /// Allowances of senders that proved their address, and until when they keep their place.
     known: BTreeMap<IpAddr, (Allowance, Instant)>,
     others: Allowance,
-    /// When those were removed last that are whole again.
+    /// Time when full allowances were last removed.
     swept: Instant,
 }
 
-/// What somebody may ask for: when it is whole again.
+/// Allowance of a sender: the time when it is full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowance(Instant);
 
 impl Allowance {
-    /// Takes one of a burst of so many, which comes back after `pause`. Whether there was one.
+    /// Takes one token of `burst`; each comes back after `pause`. Returns whether one was left.
     pub(crate) fn take(&mut self, now: Instant, burst: u32, pause: Duration) -> bool {
         let next = now.max(self.0) + pause;
         let is_there = next.since(now) <= pause.saturating_mul(burst);
@@ -58,7 +58,7 @@ impl Allowance {
 }
 
 impl Admission {
-    /// Nobody has asked yet.
+    /// Creates an empty table.
     #[must_use]
     pub fn new(limits: AdmissionLimits) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Admission {
         }
     }
 
-    /// Whether a request from `source` is let in. If so, it is counted.
+    /// Whether a request from `source` is admitted. If so, it is counted.
     pub fn admit(&mut self, now: Instant, source: IpAddr) -> bool {
         let (burst, pause) = (self.limits.burst, self.limits.pause);
         let sender = sender(source);
@@ -96,8 +96,8 @@ impl Admission {
         self.known.contains_key(&sender(source))
     }
 
-    /// Keeps a place for a sender that has shown to be at `source`, by an answer to a challenge:
-    /// those who forge addresses can't take it.
+    /// Keeps a place for a sender that proved to be at `source` by answering a challenge: senders
+    /// with forged addresses can't take it.
     pub fn keep(&mut self, now: Instant, source: IpAddr) {
         if self.known.len() >= self.limits.max_senders {
             self.known.retain(|_, (_, until)| *until > now);
@@ -111,7 +111,7 @@ impl Admission {
     }
 }
 
-/// Whom a source is counted as: an IPv4 address, or a /64 of IPv6.
+/// Returns the sender of a source: an IPv4 address, or a /64 of IPv6.
 pub(crate) fn sender(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(address) => {
@@ -122,7 +122,7 @@ pub(crate) fn sender(source: IpAddr) -> IpAddr {
     }
 }
 
-/// Longer than a registration lasts that is refreshed.
+/// Longer than a registration that is refreshed.
 const KEPT: Duration = Duration::from_secs(7200);
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_known_has_an_allowance_of_his_own_while_others_forge_addresses() {
+    fn a_known_sender_has_its_own_allowance_while_others_forge_addresses() {
         let mut admission = admission(2);
         let of = |number: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
         assert!(admission.admit(at(10), of(1)));
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(forged.count(), 2 + 3);
         let own: Vec<_> = (0..3).map(|_| admission.admit(at(10), of(1))).collect();
         assert_eq!(own, [true, true, false]);
-        // As many places are kept as there are senders; old ones make room.
+        // At most `max_senders` places are kept; expired ones are evicted.
         admission.keep(at(10), of(2));
         admission.keep(at(11), of(3));
         assert!(!admission.known.contains_key(&of(3)));
@@ -192,7 +192,7 @@ mod tests {
             .collect();
         assert_eq!(admitted, [true, true, true, true, true, false]);
         assert_eq!(admission.senders.len(), 2);
-        // Those that have been quiet are forgotten.
+        // Senders that were quiet are forgotten.
         assert!(admission.admit(at(20), of(6)));
         assert_eq!(admission.senders.len(), 1);
     }

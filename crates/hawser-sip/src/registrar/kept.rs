@@ -1,4 +1,4 @@
-//! Bindings as they are kept over a restart.
+//! Bindings in the form in which they are stored across a restart.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct KeptBinding {
     pub contact: String,
     /// Its preference, in thousandths.
     pub q: u16,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_unix_ms: u64,
     /// When it was set last, likewise.
     pub updated_unix_ms: u64,
@@ -22,11 +22,11 @@ pub struct KeptBinding {
     pub call_id: String,
     /// CSeq of that request.
     pub cseq: u32,
-    /// The way to the contact, as a Path header field has it; empty for none.
+    /// Path to the contact, as in a Path header field; may be empty.
     pub path: String,
-    /// The host and its link (RFC 5626).
+    /// Instance and link number of the host (RFC 5626).
     pub outbound: Option<(String, u32)>,
-    /// The address that the request came from; `None` if an earlier version kept it.
+    /// Source address of the request; `None` if an earlier version stored the binding.
     pub source: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Moment {
         self.unix_ms.saturating_add(ahead).saturating_sub(behind)
     }
 
-    /// `None` for what is over.
+    /// Returns the time left; `None` for an expired time.
     fn ahead(self, unix_ms: u64) -> Option<Duration> {
         let left = unix_ms.checked_sub(self.unix_ms)?;
         (left > 0).then(|| Duration::from_millis(left))
@@ -54,7 +54,7 @@ impl Moment {
 }
 
 impl Binding {
-    /// Returns the binding to be kept. The stream that it came over does not outlive a restart.
+    /// Returns the binding for storage, without its stream, which does not outlive a restart.
     #[must_use]
     pub fn to_kept(&self, moment: Moment) -> KeptBinding {
         let path: Vec<_> = self.path.iter().map(ToString::to_string).collect();
@@ -73,8 +73,8 @@ impl Binding {
 }
 
 impl KeptBinding {
-    /// Returns the binding; `None` if it is over, or can't be read. It lasts `longest` at most,
-    /// whatever the clock that it was kept by has said.
+    /// Returns the binding; `None` if it has expired or can't be parsed. It is valid for at most
+    /// `longest`, whatever the stored times say.
     #[must_use]
     pub fn to_binding(&self, moment: Moment, longest: Duration) -> Option<Binding> {
         let left = moment.ahead(self.expires_unix_ms)?.min(longest);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_or_damaged_is_left_out_and_a_wrong_clock_is_not_believed() {
+    fn expired_and_damaged_bindings_are_left_out_and_a_wrong_clock_is_not_believed() {
         let kept = binding().to_kept(BEFORE);
         let at = |unix_ms| Moment { unix_ms, ..BEFORE };
         assert_eq!(kept.to_binding(at(kept.expires_unix_ms), HOUR), None);

@@ -1,4 +1,4 @@
-//! Where everybody is: bindings of addresses of record to contacts.
+//! Location table: bindings of addresses of record to contacts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,19 +17,19 @@ pub struct Binding {
     pub contact: NameAddr,
     /// Its preference.
     pub q: Q,
-    /// When it ends.
+    /// When it expires.
     pub expires: Instant,
     /// When it was set last.
     pub updated: Instant,
-    /// Call-ID and CSeq of the request that set it: an older one does not.
+    /// Call-ID and CSeq of the request that set it. An older request does not change the binding.
     pub call_id: CallId,
     /// See `call_id`.
     pub cseq: u32,
-    /// The way to the contact, nearest first (RFC 3327).
+    /// Path to the contact, nearest hop first (RFC 3327).
     pub path: Vec<NameAddr>,
-    /// The host and its link (RFC 5626): a new contact with these replaces the old one.
+    /// Instance and link number of the host (RFC 5626): a new contact with both replaces this one.
     pub outbound: Option<(String, u32)>,
-    /// Where the request came from that set it.
+    /// Origin of the request that set it.
     pub origin: Origin,
 }
 
@@ -38,7 +38,7 @@ impl Binding {
     #[must_use]
     pub fn to_contact(&self, now: Instant) -> NameAddr {
         let left = self.expires.since(now);
-        // Rounded up: a binding that is there has time left.
+        // Rounded up: an existing binding has time left.
         let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
         let mut contact = self.contact.clone();
         contact.params.set("q", &self.q.to_string());
@@ -46,16 +46,16 @@ impl Binding {
         contact
     }
 
-    /// Returns where the next hop of the way to the contact registered from.
+    /// Returns the origin of the next hop on the path to the contact.
     pub(crate) fn way_back(&self) -> Origin {
         Origin {
-            // With a path the stream is that of its last hop.
+            // With a path, the stream belongs to the path's last hop.
             stream: self.origin.stream.filter(|_| self.path.is_empty()),
             ..self.origin
         }
     }
 
-    /// Whether both are for the same contact: by host and link where both have them, else by URI.
+    /// Whether both bind the same contact: by instance and link if both have them, else by URI.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.outbound, &other.outbound) {
             (Some(one), Some(two)) => one == two,
@@ -64,27 +64,27 @@ impl Binding {
     }
 }
 
-/// Where a request with a right proof came from.
+/// Origin of a request with a correct proof.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The address that the proof was made for. `None` where an earlier version kept the binding.
+    /// Address that the proof was bound to. `None` if an earlier version stored the binding.
     pub address: Option<IpAddr>,
-    /// The stream, by which contacts are reached while it is open.
+    /// Stream through which the contact is reached while it is open.
     pub stream: Option<Flow>,
 }
 
-/// Bounds of the table.
+/// Limits of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocationLimits {
     /// Addresses of record.
     pub max_addresses: usize,
     /// Contacts of one address of record.
     pub max_contacts: usize,
-    /// The shortest time that a contact may be registered for.
+    /// Shortest time for which a contact may be registered.
     pub min_expires: Duration,
-    /// The longest one. Who asks for more gets this.
+    /// Longest time. A longer request is shortened to this.
     pub max_expires: Duration,
-    /// The time for who asks for none.
+    /// Time for requests that name none.
     pub default_expires: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Default for LocationLimits {
     }
 }
 
-/// The table of bindings. No address of record in it has none.
+/// Table of bindings. Each address of record in it has at least one.
 ///
 /// Change it once, then drain [`Location::poll_change`], and call [`Location::handle_timeout`] at
 /// [`Location::poll_timeout`].
@@ -109,9 +109,9 @@ impl Default for LocationLimits {
 pub struct Location {
     limits: LocationLimits,
     bindings: BTreeMap<String, Vec<Binding>>,
-    /// Bindings of all addresses together.
+    /// Number of bindings of all addresses.
     count: usize,
-    /// When the first binding of each address ends.
+    /// Expiry of the first binding of each address.
     due: BTreeSet<(Instant, String)>,
     /// Addresses whose bindings have changed.
     changed: BTreeSet<String>,
@@ -128,8 +128,7 @@ impl Location {
         }
     }
 
-    /// Returns the bindings of an address of record, the preferred ones first; of equal ones the
-    /// latest.
+    /// Returns the bindings of an address of record, the preferred ones first, then the latest.
     #[must_use]
     pub fn lookup(&self, now: Instant, address: &str) -> Vec<Binding> {
         let mut bindings = self.bindings(now, address);
@@ -137,17 +136,17 @@ impl Location {
         bindings
     }
 
-    /// Returns all bindings with their addresses of record, to be kept over a restart.
+    /// Returns all bindings with their addresses of record, to store them across a restart.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[Binding])> {
         let all = self.bindings.iter();
         all.map(|(address, bindings)| (address.as_str(), bindings.as_slice()))
     }
 
-    /// Puts bindings back that were kept. Their times are those of this process's clock; what has
-    /// ended is left out.
+    /// Restores stored bindings. Their times are those of this process's clock; expired ones are
+    /// left out.
     ///
     /// # Errors
-    /// When the table, or the list of this address, would be larger than it may be.
+    /// When the table, or the list of this address, would exceed its limit.
     pub fn restore(
         &mut self,
         now: Instant,
@@ -181,24 +180,24 @@ impl Location {
         self.count
     }
 
-    /// Whether nobody has a binding.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bindings.is_empty()
     }
 
-    /// Returns an address of record whose bindings have changed since it was returned last.
+    /// Returns an address of record whose bindings changed since it was last returned.
     pub fn poll_change(&mut self) -> Option<String> {
         self.changed.pop_first()
     }
 
-    /// Returns when [`Location::handle_timeout`] is to be called next.
+    /// Returns the time of the next call to [`Location::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Removes what has ended.
+    /// Removes expired bindings.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((_, address)) = self.due.first().filter(|(at, _)| *at <= now) {
             let address = address.clone();
@@ -207,7 +206,7 @@ impl Location {
         }
     }
 
-    /// Returns the bindings in the order in which they came.
+    /// Returns the bindings in the order of their registration.
     #[must_use]
     pub fn bindings(&self, now: Instant, address: &str) -> Vec<Binding> {
         let found = self.bindings.get(address).into_iter().flatten();
@@ -239,7 +238,7 @@ impl Location {
     }
 
     fn put(&mut self, address: &str, mut bindings: Vec<Binding>) {
-        // A list that grows begins with room for four, and most have one.
+        // A growing list starts with room for four entries, and most have one.
         bindings.shrink_to_fit();
         let before = self.bindings.remove(address).unwrap_or_default();
         self.count = self.count + bindings.len() - before.len();

@@ -62,7 +62,7 @@ impl Stage {
         answer
     }
 
-    /// Sends a REGISTER, with the proof that it is asked for.
+    /// Sends a REGISTER, with a proof if challenged.
     fn register(&mut self, headers: &[(HeaderName, &str)]) -> Response {
         self.cseq += 1;
         let mut request = request(self.cseq);
@@ -148,7 +148,7 @@ fn contacts_are_kept_with_their_preference_and_end_in_time() {
         ["<sip:alice@192.0.2.1>;q=0.25;expires=100"]
     );
     assert_eq!(changes(stage.registrar.location_mut()), [ALICE]);
-    // Who asks for nothing is told what is there.
+    // A REGISTER without contacts returns the current ones.
     let answer = stage.register(&[]);
     assert_eq!(answer.headers.raw(&HeaderName::Contact).count(), 1);
     assert_eq!(changes(stage.registrar.location_mut()), [""; 0]);
@@ -220,7 +220,7 @@ fn an_older_request_changes_nothing() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
         assert_eq!(stage.contacts(), before);
     }
-    // Another Call-ID has numbers of its own: the host has started again.
+    // Another Call-ID has its own numbers: the host has restarted.
     let answer = stage.register(&[
         (HeaderName::CallId, "2@alice"),
         (HeaderName::Contact, "<sip:a@1.example>;q=0.1"),
@@ -280,7 +280,7 @@ fn a_restart_loses_nothing_valid() {
             .unwrap();
     }
     assert_eq!(after.contacts(), ["<sip:a@2.example>;q=0.25;expires=3500"]);
-    // An older request is still known to be one.
+    // An older request is still recognised.
     let answer = after.register(&[(HeaderName::Contact, "<sip:a@2.example>;expires=0")]);
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
 }
@@ -306,7 +306,7 @@ fn the_table_is_bounded() {
         .set(now, "sip:other@example.org", bindings)
         .unwrap_err();
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-    // What has ended makes room.
+    // Expired bindings make room.
     let later = now + Duration::from_secs(3600);
     let mut bindings = location.bindings(now, ALICE);
     bindings[0].expires = later + Duration::from_secs(1);

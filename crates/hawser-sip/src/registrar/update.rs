@@ -1,4 +1,4 @@
-//! What one REGISTER changes.
+//! Changes that one REGISTER makes.
 
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ enum Change {
 struct Wanted {
     contact: NameAddr,
     q: Q,
-    /// Zero removes it.
+    /// Zero removes the binding.
     lifetime: Duration,
     outbound: Option<(String, u32)>,
 }
 
 impl Update {
-    /// Reads a REGISTER; `None` for one that changes nothing, and asks for the bindings.
+    /// Reads a REGISTER; `None` for one that only asks for the bindings.
     pub(super) fn read(
         request: &Request,
         limits: &LocationLimits,
@@ -65,7 +65,7 @@ impl Update {
         }))
     }
 
-    /// Returns the bindings as they are after the changes.
+    /// Returns the bindings after the changes.
     pub(super) fn apply(
         self,
         now: Instant,
@@ -147,7 +147,7 @@ impl Wanted {
     }
 }
 
-/// Reads `+sip.instance` and `reg-id`, which mean something together only (RFC 5626 §6).
+/// Reads `+sip.instance` and `reg-id`, which are valid only together (RFC 5626 §6).
 fn outbound(contact: &NameAddr) -> Result<Option<(String, u32)>, Refusal> {
     let (Some(instance), Some(reg_id)) = (
         contact.params.value("+sip.instance"),
@@ -160,7 +160,7 @@ fn outbound(contact: &NameAddr) -> Result<Option<(String, u32)>, Refusal> {
     Ok(Some((instance.to_owned(), number)))
 }
 
-/// Refuses what is longer than a row of the table has room for.
+/// Refuses a text that is longer than a row of the table.
 fn short(what: &str, length: usize) -> Result<(), Refusal> {
     if length <= MAX_LENGTH {
         Ok(())
@@ -187,5 +187,5 @@ fn too_brief(limits: &LocationLimits) -> Refusal {
     refusal
 }
 
-/// Bytes of a contact, of its way and of its Call-ID, which are kept for each binding.
+/// Limit of bytes of a contact, its path or its Call-ID, which are stored for each binding.
 const MAX_LENGTH: usize = 512;

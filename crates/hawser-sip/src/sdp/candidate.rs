@@ -1,4 +1,4 @@
-//! One address of an end (RFC 8839 §5.1).
+//! A candidate address (RFC 8839 §5.1).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,9 @@ pub struct Candidate {
     pub address: SocketAddr,
     /// How it was found.
     pub kind: CandidateKind,
-    /// For an address that others see: the one of the host behind it.
+    /// Local address behind a public one.
     pub related: Option<SocketAddr>,
-    /// Its share in the rate of all addresses: the condition of MMS §II.B.
+    /// Its share of the rate of all addresses: the condition of MMS §II.B.
     pub share: Option<Q>,
 }
 
@@ -28,7 +28,7 @@ pub struct Candidate {
 pub enum CandidateKind {
     /// It is the host's own.
     Host,
-    /// A server has seen it: NAT has made it.
+    /// Seen by a server, because NAT translates it.
     ServerReflexive,
     /// The peer has seen it.
     PeerReflexive,
@@ -91,8 +91,7 @@ impl Field for Candidate {
 }
 
 impl Candidate {
-    /// Reads what may follow; names that are not known are passed over with their values (RFC 8839
-    /// §5.1).
+    /// Reads extensions; unknown ones are ignored with their values (RFC 8839 §5.1).
     fn read_extensions(&mut self, cursor: &mut Cursor<'_>) -> Result<(), SyntaxFault> {
         let mut related = None;
         while !cursor.is_at_end() {
@@ -139,7 +138,7 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Takes one word, and the one space behind it.
+/// Takes one word and the space behind it.
 fn word<'a>(cursor: &mut Cursor<'a>, what: &'static str) -> Result<&'a str, SyntaxFault> {
     let word = cursor.take_until(&[' ']);
     let is_end = cursor.is_at_end();
@@ -169,7 +168,7 @@ fn part<T>(
     Ok(value)
 }
 
-/// Names are not looked up: whoever sends one could make this host ask for anything.
+/// Parses an address. Names are not resolved, or a sender could trigger arbitrary look-ups.
 fn ip(cursor: &mut Cursor<'_>) -> Result<IpAddr, SyntaxFault> {
     const WHAT: &str = "an IP address";
     word(cursor, WHAT)?
@@ -185,5 +184,5 @@ fn address(cursor: &mut Cursor<'_>) -> Result<SocketAddr, SyntaxFault> {
     Ok(SocketAddr::new(ip(cursor)?, port(cursor)?))
 }
 
-/// An attribute of candidates that Hawser adds: a share in thousandths.
+/// Attribute of candidates that Hawser adds: a share in thousandths.
 const SHARE: &str = "hawser-share";

@@ -1,4 +1,4 @@
-//! Descriptions from bytes.
+//! Parsing of descriptions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::cursor::{Cursor, is_field_text};
 use crate::fields::Field;
 
 impl Signed {
-    /// Reads a description.
+    /// Parses a description.
     ///
     /// # Errors
     /// See [`SdpFault`].
@@ -25,7 +25,7 @@ impl Signed {
         if !lines.iter().all(|line| is_field_text(line)) {
             return Err(SdpFault::NotText);
         }
-        // The signature is the last line, and covers all of the others.
+        // The signature is the last line, and covers all other lines.
         let (last, lines) = lines.split_last().ok_or(SdpFault::NotText)?;
         let signature = attribute(last, SIGNATURE).and_then(|text| STANDARD.decode(text).ok());
         let signature = signature.ok_or(SdpFault::Attribute(SIGNATURE))?;
@@ -76,7 +76,7 @@ impl Reader {
         })
     }
 
-    /// Attributes that are not known are passed over (RFC 8866 §5.13).
+    /// Unknown attributes are ignored (RFC 8866 §5.13).
     fn read_attribute(&mut self, line: usize, text: &str) -> Result<(), SdpFault> {
         if !text.starts_with("a=") {
             let expected = "an attribute";
@@ -107,7 +107,7 @@ fn candidate(value: &str) -> Result<Candidate, crate::SyntaxFault> {
     Candidate::read(&mut cursor)
 }
 
-/// The value of this attribute, if it is that one.
+/// Returns the value of the line if it is this attribute.
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.strip_prefix("a=")?.strip_prefix(name)?;
     rest.strip_prefix(':')

@@ -54,7 +54,7 @@ fn a_description_is_what_was_signed() {
             to: "sip:eve@example.org",
             ..CARRIER
         },
-        // What moves from one part into the next is not the same.
+        // Bytes moved from one part into the next give another signature.
         Carrier {
             call_id: "1@as",
             from: "ip:alice@example.org",

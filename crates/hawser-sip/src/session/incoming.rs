@@ -1,4 +1,4 @@
-//! What comes to a session.
+//! Received messages of a session.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::fields::CSeq;
 use crate::message::{HeaderName, Method, Request, Response, StatusCode};
 
 impl Session {
-    /// A session that the far end opens by `invite`, and this end accepts. The response is sent by
-    /// the INVITE's transaction.
+    /// Creates a session for the far end's `invite`, which this end accepts. The INVITE's
+    /// transaction sends the response.
     ///
     /// # Errors
-    /// When the request has not what a session needs.
+    /// When the request lacks what a session needs.
     pub fn answer(
         now: Instant,
         invite: &Request,
@@ -40,7 +40,7 @@ impl Session {
         Ok((session, response))
     }
 
-    /// Takes an answer to a request of this session. Its CSeq says to which.
+    /// Handles a response to a request of this session, which its CSeq identifies.
     pub fn handle_response(&mut self, now: Instant, response: &Response) {
         let Ok(CSeq { method, number }) = response.headers.cseq() else {
             return;
@@ -49,25 +49,25 @@ impl Session {
             Method::Invite => self.handle_invited(response, number),
             Method::Update => self.handle_updated(now, response),
             Method::Bye if !response.status.is_provisional() => self.end(EndReason::Local),
-            // What becomes of the INVITE tells more than the answer to CANCEL.
+            // The outcome of the INVITE makes the response to CANCEL irrelevant.
             _ => {}
         }
     }
 
-    /// Takes notice that a request of this session got no answer.
+    /// Records that a request of this session got no answer.
     pub fn handle_failure(&mut self, now: Instant, method: &Method) {
         match method {
             Method::Invite => self.end(EndReason::NoAnswer),
-            // This end may have lost its link just then, and the far end is where it was.
+            // This end may have just lost its link, and the far end may be unchanged.
             Method::Update if self.update == Update::Asking => self.not_reached(now),
-            // What its answer would have said of the far end is asked for again.
+            // Ask again for the far end's description, which the lost response would have carried.
             Method::Update => self.is_told = false,
             Method::Bye => self.end(EndReason::Local),
             _ => {}
         }
     }
 
-    /// Takes a request within the session ([`Dialog::is_of`]).
+    /// Handles a request within the session ([`Dialog::is_of`]).
     pub fn handle_request(&mut self, request: &Request) -> Incoming {
         let dialog = match &mut self.state {
             State::Accepted { dialog, .. }
@@ -81,7 +81,7 @@ impl Session {
                 };
             }
         };
-        // The far end's number counts before the request changes anything.
+        // The far end's CSeq is checked before the request changes anything.
         if let Err(fault) = dialog.handle_request(request) {
             let answer = Response::new(request, fault.status(), None);
             return Incoming::Answer(answer.with_reason(&fault.to_string()));
@@ -101,7 +101,7 @@ impl Session {
                 Incoming::Answer(answer(StatusCode::OK))
             }
             Method::Update | Method::Invite if request.body.is_empty() => {
-                // A host that moves without a new description says where it is all the same.
+                // Without a description the request only refreshes the far end's Contact.
                 Incoming::Answer(success(request, None, &self.own))
             }
             Method::Update | Method::Invite => Incoming::Offer(request.body.clone()),
@@ -118,9 +118,8 @@ impl Session {
         }
     }
 
-    /// Accepts the description of a request that was [`Incoming::Offer`], and answers with this
-    /// end's own. That tells all that an UPDATE of this end was to tell, which may be on its way to
-    /// where the far end is no more.
+    /// Accepts the description of an [`Incoming::Offer`], and answers with this end's own. The
+    /// answer replaces a pending UPDATE of this end, which may go to an old address of the far end.
     #[must_use]
     pub fn accept(&mut self, request: &Request) -> Response {
         self.is_told = true;
@@ -129,13 +128,13 @@ impl Session {
         success(request, None, &self.own)
     }
 
-    /// Refuses the description of a request: the session goes on with the one before.
+    /// Refuses the description of a request: the previous one stays valid.
     #[must_use]
     pub fn refuse(&self, request: &Request) -> Response {
         Response::new(request, StatusCode::NOT_ACCEPTABLE_HERE, None)
     }
 
-    /// The ACK has come.
+    /// Handles the ACK.
     fn establish(&mut self) {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Accepted {
@@ -175,7 +174,7 @@ impl Session {
         }
     }
 
-    /// The far end has accepted: ACK, and BYE where nobody waits for it any more.
+    /// Handles the first 2xx: sends ACK, and BYE if the call was given up.
     fn accepted(&mut self, calling: Calling, response: &Response, number: u32) {
         let Some(invite) = &calling.invite else {
             return;
@@ -201,7 +200,7 @@ impl Session {
         }
     }
 
-    /// A 2xx after the first: the ACK was lost, or another one that was asked has accepted, too.
+    /// Handles a further 2xx: the ACK was lost, or another server accepted as well.
     fn accepted_again(&mut self, response: &Response, number: u32) {
         let own = self.dialog().cloned();
         let Some(own) = own else {
@@ -249,16 +248,16 @@ impl Session {
                     Err(fault) => self.end(EndReason::Answer(fault)),
                 }
             }
-            // A far end that knows no better refuses while it asks as well: each end waits for a
-            // different time, so they do not meet again.
+            // Both ends sent an UPDATE and refused the other's: each end waits for a different
+            // time, so that the next ones do not collide.
             StatusCode::REQUEST_PENDING => self.ask_again(now + self.glare_pause()),
-            // The far end knows nothing of the session (RFC 3261 §12.2.1.2).
+            // The far end does not know the session (RFC 3261 §12.2.1.2).
             StatusCode::NO_TRANSACTION => self.refused(response.status),
-            // It is not reached where it was; it may be on its way to somewhere else.
+            // The far end is unreachable at its old address; it may be moving.
             StatusCode::REQUEST_TIMEOUT
             | StatusCode::TEMPORARILY_UNAVAILABLE
             | StatusCode::SERVICE_UNAVAILABLE => self.not_reached(now),
-            // It keeps the description before, and so does this end until the next change.
+            // The far end keeps the previous description until this end's next change.
             _ => {}
         }
     }
@@ -273,7 +272,7 @@ impl Session {
         self.update = Update::Waiting(at);
     }
 
-    /// RFC 3261 §14.1 has random times from 2.1 to 4 s and from 0 to 2 s.
+    /// RFC 3261 §14.1 has random times: from 2.1 to 4 s and from 0 to 2 s.
     fn glare_pause(&self) -> Duration {
         match self.role {
             Role::Caller => Duration::from_millis(2100),
@@ -282,5 +281,5 @@ impl Session {
     }
 }
 
-/// What waits for a branch, at most: who answers an INVITE a thousand times gets no thousand BYE.
+/// Limit of queued requests, in case a server answers an INVITE a thousand times.
 const MAX_QUEUED: usize = 16;

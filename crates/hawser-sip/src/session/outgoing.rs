@@ -1,4 +1,4 @@
-//! What a session sends.
+//! Messages that a session sends.
 
 use hawser_types::Instant;
 
@@ -8,7 +8,7 @@ use crate::message::{HeaderName, Method, Request, Response, StatusCode};
 use crate::sdp::CONTENT_TYPE;
 
 impl Session {
-    /// Returns the next thing to send. `via` names a new branch.
+    /// Returns the next message to send. `via` has a new branch.
     pub fn poll_outgoing(&mut self, now: Instant, via: &Via) -> Option<Outgoing> {
         if let Some(queued) = self.queue.pop_front() {
             return Some(match queued {
@@ -20,7 +20,7 @@ impl Session {
         match &mut self.state {
             State::Calling(calling) => {
                 let request = calling.poll(own, via)?;
-                // A CANCEL tells nothing.
+                // A CANCEL carries no description.
                 self.is_told |= request.method == Method::Invite;
                 Some(Outgoing::Request(request))
             }
@@ -32,7 +32,7 @@ impl Session {
                 ..
             } => {
                 if *ends <= now {
-                    // No ACK: the session is ended (RFC 3261 §13.3.1.4).
+                    // No ACK arrived: the session is ended (RFC 3261 §13.3.1.4).
                     self.say_bye();
                     return self.poll_outgoing(now, via);
                 }
@@ -74,7 +74,7 @@ impl Session {
 }
 
 impl Calling {
-    /// The INVITE, or the CANCEL for it.
+    /// Returns the INVITE, or its CANCEL.
     fn poll(&mut self, own: &Own, via: &Via) -> Option<Request> {
         let Some(invite) = &self.invite else {
             let invite = self.invite(own, via);
@@ -110,10 +110,10 @@ impl Calling {
     }
 }
 
-/// The 2xx to an INVITE or UPDATE.
+/// Returns the 2xx to an INVITE or UPDATE.
 pub(super) fn success(request: &Request, tag: Option<&str>, own: &Own) -> Response {
     let mut response = Response::new(request, StatusCode::OK, tag);
-    // What proxies have put there is the way within the dialog (RFC 3261 §12.1.1).
+    // The proxies' Record-Route is the route within the dialog (RFC 3261 §12.1.1).
     for value in request.headers.raw(&HeaderName::RecordRoute) {
         response.headers.push(HeaderName::RecordRoute, value);
     }
@@ -128,8 +128,8 @@ fn describe(headers: &mut crate::message::Headers, own: &Own) {
     headers.push(HeaderName::ContentType, CONTENT_TYPE);
 }
 
-/// The number of the INVITE.
+/// CSeq of the INVITE.
 const FIRST_NUMBER: u32 = 1;
 
-/// Methods that a session knows.
+/// Methods that a session supports.
 pub(super) const ALLOWED: &str = "INVITE, ACK, CANCEL, BYE, UPDATE, OPTIONS";

@@ -28,7 +28,7 @@ fn a_session_is_opened_changed_by_both_ends_and_ended() {
     pair.run();
     assert_eq!(pair.alice.offers, ["bob at 2"]);
     assert_eq!(pair.bob.heard, [updated("alice at 2")]);
-    // Each knows where the other one is now.
+    // Each end knows the other's new address.
     let target = |end: &mut pair::End| end.session().dialog().unwrap().next_hop().to_string();
     assert_eq!(target(&mut pair.bob), "sip:alice@host2.example");
     assert_eq!(target(&mut pair.alice), "sip:bob@host2.example");
@@ -63,8 +63,8 @@ fn both_ends_may_move_at_once() {
 }
 
 #[test]
-fn who_is_asked_while_its_own_question_is_lost_needs_that_no_more() {
-    // Alice's UPDATE goes to where Bob is no more, each time.
+fn an_update_from_the_far_end_replaces_a_lost_own_update() {
+    // Alice's UPDATE goes to Bob's old address, each time.
     let mut pair = Pair::new(&[]);
     pair.run();
     pair.alice.session().set_own(own("alice", 2));
@@ -77,12 +77,12 @@ fn who_is_asked_while_its_own_question_is_lost_needs_that_no_more() {
     pair.run();
     assert_eq!(pair.bob.heard, [updated("alice at 2")]);
     assert_eq!(pair.alice.offers, ["bob at 2"]);
-    // It has asked once more since then, as the answer might have said more.
+    // It sent another UPDATE since then, because the lost response could have had news.
     assert_eq!(pair.alice.heard.last(), Some(&updated("bob at 2")));
 }
 
 #[test]
-fn who_is_not_reached_is_asked_again() {
+fn an_unreachable_far_end_is_asked_again() {
     let mut pair = Pair::new(&[]);
     pair.run();
     pair.bob.is_away = true;
@@ -99,7 +99,7 @@ fn a_change_that_is_lost_for_minutes_is_told_when_the_network_is_back() {
     let mut pair = Pair::new(&[]);
     pair.run();
     pair.alice.session().set_own(own("alice", 2));
-    // An UPDATE is sent eleven times before it has failed: three of them get nowhere.
+    // An UPDATE is sent eleven times before it fails: three UPDATEs are lost.
     pair.lose(&[true; 33]);
     let begun = pair.now;
     pair.run();
@@ -170,7 +170,7 @@ fn an_acceptance_that_crosses_the_giving_up_is_ended() {
 }
 
 #[test]
-fn who_accepts_and_hangs_up_at_once_waits_for_the_ack() {
+fn a_called_end_that_hangs_up_at_once_waits_for_the_ack() {
     // The ACK is lost once: the second 2xx brings another one.
     let mut pair = Pair::new(&[false, false, true]);
     while pair.bob.session.is_none() {
@@ -185,7 +185,7 @@ fn who_accepts_and_hangs_up_at_once_waits_for_the_ack() {
 }
 
 #[test]
-fn who_accepts_as_well_gets_an_ack_and_a_bye() {
+fn a_second_accepting_end_gets_an_ack_and_a_bye() {
     let mut pair = Pair::new(&[]);
     pair.run();
     let call = pair.alice.invite.clone().unwrap();
@@ -204,7 +204,7 @@ fn who_accepts_as_well_gets_an_ack_and_a_bye() {
         assert_eq!(request.uri.to_string(), "sip:other@host9.example");
         assert_eq!(request.headers.to().unwrap().tag(), Some("other"));
     }
-    // A crowd does not take memory.
+    // Many further answers take no memory.
     for number in 0..1000 {
         let to = format!("<sip:bob@example.org>;tag=o{number}");
         other.headers.set(HeaderName::To, to);
@@ -236,7 +236,7 @@ fn requests_that_a_session_does_not_know_are_refused() {
 }
 
 proptest! {
-    /// Whatever is lost: both ends agree, or know that there is no session.
+    /// Whatever messages are lost, both ends agree, or know that there is no session.
     #[test]
     fn ends_agree_whatever_is_lost(lost in proptest::collection::vec(any::<bool>(), 0..60)) {
         let mut pair = Pair::new(&lost);

@@ -1,4 +1,4 @@
-//! Who tells.
+//! The notifier: answers SUBSCRIBE and sends NOTIFY.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,35 +18,35 @@ pub struct WatcherId(u64);
 /// A NOTIFY to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
-    /// Whom it is for. Its outcome goes to [`Notifier::handle_outcome`].
+    /// Subscription of the NOTIFY. Its outcome goes to [`Notifier::handle_outcome`].
     pub watcher: WatcherId,
     /// The request. It goes to the first Route, else to its URI.
     pub request: Request,
-    /// Where the subscription has come from.
+    /// Origin of the subscription.
     pub origin: Origin,
 }
 
-/// Who subscribes, as the owner has found out.
+/// Verified sender of a SUBSCRIBE.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscriber<'a> {
-    /// The user who has proved to be so.
+    /// User who proved a password.
     pub user: &'a str,
-    /// Where the request has come from.
+    /// Origin of the request.
     pub origin: Origin,
     /// A token that was not used before, for the tag of this end.
     pub tag: &'a str,
-    /// The URI at which further requests reach this end.
+    /// URI at which later requests reach this end.
     pub contact: &'a str,
 }
 
-/// Bounds.
+/// Limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifierLimits {
     /// Subscriptions.
     pub max_watchers: usize,
     /// Subscriptions of one user.
     pub max_watchers_by_user: usize,
-    /// Subscriptions to one address of record, of which a quarter at most is one user's.
+    /// Subscriptions to one address of record; one user has at most a quarter of them.
     pub max_watchers_each: usize,
     /// The longest subscription.
     pub max_expires: Duration,
@@ -64,24 +64,24 @@ impl Default for NotifierLimits {
     }
 }
 
-/// Tells subscribers of the bindings that they watch. Each document tells everything, so that one
-/// that is lost does no harm; there is one NOTIFY in progress for each subscriber, and what changes
-/// meanwhile is told after it.
+/// Notifies subscribers of the bindings that they watch. Each document lists all bindings, so a
+/// lost one does no harm. Each subscriber has one NOTIFY in progress; later changes wait for the
+/// next.
 ///
-/// Whom it may tell is the owner's to decide, before [`Notifier::handle_subscribe`].
+/// The owner decides about permissions, before [`Notifier::handle_subscribe`].
 #[derive(Debug)]
 pub struct Notifier {
     limits: NotifierLimits,
     watchers: BTreeMap<WatcherId, Watcher>,
-    /// Those of each address of record.
+    /// Subscriptions of each address of record.
     of: BTreeMap<String, BTreeSet<WatcherId>>,
-    /// How many each user has.
+    /// Number of subscriptions of each user.
     by_user: BTreeMap<String, usize>,
-    /// When each of them ends.
+    /// Expiry of each subscription.
     ends: BTreeSet<(Instant, WatcherId)>,
-    /// Those among them that have something to hear.
+    /// Subscriptions that need a NOTIFY.
     pending: BTreeSet<WatcherId>,
-    /// Those among the pending that are not being told something else just now.
+    /// Pending subscriptions without a NOTIFY in progress.
     ready: BTreeSet<WatcherId>,
     next: u64,
 }
@@ -99,7 +99,7 @@ struct Watcher {
 }
 
 impl Notifier {
-    /// Nobody watches.
+    /// Creates a notifier without subscriptions.
     #[must_use]
     pub fn new(limits: NotifierLimits) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Notifier {
         }
     }
 
-    /// Takes a SUBSCRIBE that has come, and returns its answer.
+    /// Handles a SUBSCRIBE and returns its response.
     pub fn handle_subscribe(
         &mut self,
         now: Instant,
@@ -138,15 +138,15 @@ impl Notifier {
         answer
     }
 
-    /// Takes notice that the bindings of an address of record have changed.
+    /// Records that the bindings of an address of record have changed.
     pub fn handle_change(&mut self, address: &str) {
         for id in self.of.get(address).cloned().unwrap_or_default() {
             self.tell(id);
         }
     }
 
-    /// Takes the outcome of a NOTIFY: its final answer, or none. Who does not know of the
-    /// subscription, or does not answer, has none.
+    /// Handles the outcome of a NOTIFY: its final response, or `None`. Without a 2xx the
+    /// subscription ends.
     pub fn handle_outcome(&mut self, watcher: WatcherId, status: Option<StatusCode>) {
         if !status.is_some_and(StatusCode::is_success) {
             self.remove(watcher);
@@ -158,7 +158,7 @@ impl Notifier {
         }
     }
 
-    /// Ends the subscriptions of those who are no users any more. They are not told.
+    /// Ends the subscriptions of removed users, without a NOTIFY.
     pub fn retain_users(&mut self, is_user: impl Fn(&str) -> bool) {
         let watchers = self.watchers.iter();
         let gone = watchers.filter(|(_, watcher)| !is_user(&watcher.user));
@@ -167,7 +167,7 @@ impl Notifier {
         }
     }
 
-    /// Returns the next NOTIFY. `via` names a new branch.
+    /// Returns the next NOTIFY. `via` has a new branch.
     pub fn poll_notify(&mut self, now: Instant, location: &Location, via: &Via) -> Option<Notify> {
         let id = self.ready.pop_first()?;
         self.pending.remove(&id);
@@ -183,7 +183,7 @@ impl Notifier {
         })
     }
 
-    /// Whether [`Notifier::poll_notify`] has something to tell.
+    /// Whether [`Notifier::poll_notify`] has a NOTIFY to send.
     #[must_use]
     pub fn has_news(&self) -> bool {
         !self.ready.is_empty()
@@ -195,7 +195,7 @@ impl Notifier {
         self.ends.first().map(|(at, _)| *at)
     }
 
-    /// Ends what has lived: its last NOTIFY says so.
+    /// Ends expired subscriptions: the last NOTIFY says so.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, id)) = self.ends.pop_first() {
             if at > now {
@@ -206,19 +206,19 @@ impl Notifier {
         }
     }
 
-    /// Returns how many subscriptions there are.
+    /// Returns the number of subscriptions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.watchers.len()
     }
 
-    /// Whether nobody watches.
+    /// Whether there is no subscription.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.watchers.is_empty()
     }
 
-    /// Whether one more may watch an address. No user takes the places of others.
+    /// Whether an address may get one more watcher. Limits per user protect other users.
     fn has_room(&self, address: &str, user: &str) -> bool {
         let limits = &self.limits;
         let each = self.of.get(address).into_iter().flatten();
@@ -230,7 +230,7 @@ impl Notifier {
             && own < limits.max_watchers_each.div_ceil(MOST_PART)
     }
 
-    /// A watcher has something to hear.
+    /// Marks a subscription as needing a NOTIFY.
     fn tell(&mut self, id: WatcherId) {
         self.pending.insert(id);
         if self.watchers.get(&id).is_some_and(|it| !it.is_being_told) {
@@ -259,7 +259,7 @@ impl Notifier {
         }
     }
 
-    /// A SUBSCRIBE within a subscription, of the user whose it is.
+    /// Handles a SUBSCRIBE within a subscription, by the same user.
     fn refresh(
         &mut self,
         request: &Request,
@@ -285,7 +285,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// Returns for how long, and the tag of a new one.
+    /// Returns the granted lifetime, and the tag of a new subscription.
     fn subscribe<'a>(
         &mut self,
         now: Instant,
@@ -336,7 +336,7 @@ impl Notifier {
             is_being_told: false,
         };
         self.watchers.insert(id, watcher);
-        // Everything is told at once (RFC 6665 §4.2.1.2); also to who asks once only.
+        // Full state is sent at once (RFC 6665 §4.2.1.2), also for a lifetime of zero.
         self.tell(id);
         Ok((granted, Some(tag)))
     }
@@ -365,5 +365,5 @@ impl Watcher {
     }
 }
 
-/// One user may have this part of the subscriptions to an address of record.
+/// Divisor: one user may have this fraction of the subscriptions to an address of record.
 const MOST_PART: usize = 4;

@@ -1,4 +1,4 @@
-//! Who asks.
+//! The subscriber: sends SUBSCRIBE and handles NOTIFY.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::message::{Essentials, HeaderName, Method, Request, Response, StatusCo
 use crate::reginfo::{CONTENT_TYPE, PACKAGE, RegInfo, RegisteredContact, Watched};
 use crate::uri::Uri;
 
-/// What a subscription is for.
+/// Parameters of a subscription.
 #[derive(Clone, Debug)]
 pub struct SubscriptionConfig {
     /// The address of record of this end.
     pub local: NameAddr,
     /// The address of record whose bindings are watched.
     pub remote: NameAddr,
-    /// Where NOTIFY reaches this end.
+    /// URI at which NOTIFY reaches this end.
     pub contact: Uri,
-    /// A word that was not used before.
+    /// Call-ID that was not used before.
     pub call_id: CallId,
     /// The tag of From: a token that was not used before.
     pub tag: String,
-    /// How long a subscription is to last before it is refreshed.
+    /// Lifetime of a subscription before its refresh.
     pub lifetime: Duration,
 }
 
-/// What has happened.
+/// Event of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionEvent {
     /// The contacts have changed: [`Subscription::contacts`].
     Changed,
-    /// There is no subscription. The next attempt comes by itself.
+    /// The subscription failed. The next attempt follows automatically.
     Failed {
         /// The reason.
         fault: SubscriptionFault,
@@ -44,23 +44,23 @@ pub enum SubscriptionEvent {
     },
 }
 
-/// Why there is no subscription.
+/// Reason why there is no subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SubscriptionFault {
-    /// Nobody answered.
+    /// The registrar does not answer.
     #[error("the registrar does not answer")]
     NoAnswer,
-    /// It was refused.
+    /// The registrar refused.
     #[error("the registrar answers {0}")]
     Refused(StatusCode),
-    /// The registrar asks for a proof that is not given.
+    /// The registrar sent a challenge that can't be answered.
     #[error("the registrar asks for a proof: {0}")]
     Challenge(#[from] ChallengeFault),
-    /// The answer makes no dialog.
+    /// The answer creates no dialog.
     #[error("the registrar's answer makes no subscription")]
     Answer,
-    /// The registrar has ended it.
+    /// The registrar ended the subscription.
     #[error("the registrar has ended the subscription")]
     Ended,
 }
@@ -68,7 +68,7 @@ pub enum SubscriptionFault {
 /// Watches the bindings of one address of record.
 ///
 /// Call [`Subscription::poll_request`] at [`Subscription::poll_timeout`], send what it returns, and
-/// tell it the final answer. Requests that are [`Subscription::is_of`] it go to
+/// pass the final response back. Requests for which [`Subscription::is_of`] is true go to
 /// [`Subscription::handle_notify`].
 #[derive(Debug)]
 pub struct Subscription {
@@ -89,7 +89,7 @@ enum State {
 }
 
 impl Subscription {
-    /// A subscription that begins now.
+    /// Creates a subscription that starts now.
     #[must_use]
     pub fn new(now: Instant, config: SubscriptionConfig, answerer: Option<Answerer>) -> Self {
         Self {
@@ -104,13 +104,13 @@ impl Subscription {
         }
     }
 
-    /// Returns the contacts of the address, the preferred ones first; the last ones that were told.
+    /// Returns the latest known contacts of the address, the preferred ones first.
     #[must_use]
     pub fn contacts(&self) -> Vec<&RegisteredContact> {
         self.watched.contacts()
     }
 
-    /// Returns when [`Subscription::poll_request`] is to be called.
+    /// Returns the time of the next call to [`Subscription::poll_request`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -119,13 +119,13 @@ impl Subscription {
         }
     }
 
-    /// Returns the next thing that has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<SubscriptionEvent> {
         self.events.pop_front()
     }
 
-    /// Returns the request to send now, if one is due. `via` names a new branch, `cnonce` is a
-    /// word that was not used before.
+    /// Returns the request to send now, if one is due. `via` has a new branch; `cnonce` is a token
+    /// that was not used before.
     pub fn poll_request(&mut self, now: Instant, via: &Via, cnonce: &str) -> Option<Request> {
         if self.poll_timeout()? > now {
             return None;
@@ -154,7 +154,7 @@ impl Subscription {
         Some(request)
     }
 
-    /// Takes the final answer to the latest request. A provisional one changes nothing.
+    /// Handles a response to the latest request. A provisional one changes nothing.
     pub fn handle_response(&mut self, now: Instant, response: &Response) {
         if response.status.is_provisional() {
             return;
@@ -171,7 +171,7 @@ impl Subscription {
             },
             status => {
                 let pause = match status.as_u16() / 100 {
-                    // The registrar knows nothing of the subscription: a new one at once.
+                    // The registrar does not know the subscription: start a new one at once.
                     _ if status == StatusCode::NO_TRANSACTION && self.dialog.is_some() => {
                         FIRST_PAUSE
                     }
@@ -183,7 +183,7 @@ impl Subscription {
         }
     }
 
-    /// Takes notice that the latest request got no answer.
+    /// Records that the latest request got no answer.
     pub fn handle_failure(&mut self, now: Instant) {
         if matches!(self.state, State::Asking(_)) {
             let pause = self.growing();
@@ -191,8 +191,8 @@ impl Subscription {
         }
     }
 
-    /// Whether a request that has come belongs here. A NOTIFY may come before the answer to its
-    /// SUBSCRIBE (RFC 6665 §4.1.2.4).
+    /// Whether a received request belongs to this subscription. A NOTIFY may arrive before the
+    /// response to its SUBSCRIBE (RFC 6665 §4.1.2.4).
     #[must_use]
     pub fn is_of(&self, essentials: &Essentials) -> bool {
         match &self.dialog {
@@ -204,7 +204,7 @@ impl Subscription {
         }
     }
 
-    /// Takes a NOTIFY, and returns its answer.
+    /// Handles a NOTIFY and returns its response.
     pub fn handle_notify(&mut self, now: Instant, request: &Request) -> Response {
         let answer = |status| Response::new(request, status, None);
         let package = request.headers.event().ok().flatten();
@@ -229,7 +229,7 @@ impl Subscription {
             match self.watched.handle(&info) {
                 Ok(true) => self.events.push_back(SubscriptionEvent::Changed),
                 Ok(false) => {}
-                // Asking again makes the registrar tell everything.
+                // A new SUBSCRIBE makes the registrar send full state.
                 Err(_) if matches!(self.state, State::Due(_)) => self.state = State::Due(now),
                 Err(_) => {}
             }
@@ -286,7 +286,7 @@ impl Subscription {
         answerer.handle_challenges(&challenges)
     }
 
-    /// The subscription is no more: the next attempt begins a new one.
+    /// Records the loss of the subscription: the next attempt starts a new one.
     fn fail(&mut self, now: Instant, fault: SubscriptionFault, pause: Duration) {
         if let Some(dialog) = self.dialog.take() {
             self.number = self.number.max(dialog.local_number());
@@ -306,5 +306,5 @@ impl Subscription {
 
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// A registrar that grants next to nothing is not asked all the time.
+/// Minimum pause, in case a registrar grants next to nothing.
 const SHORTEST: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use crate::message::{HeaderName, Method, Request, Response, StatusCode};
 use crate::registrar::{LocationLimits, Origin, Registrar};
 use crate::testing::Everybody;
 
-/// A registrar with a notifier, and one who watches Bob.
+/// A registrar with a notifier, and a subscriber that watches Bob.
 struct Stage {
     now: Instant,
     registrar: Registrar,
@@ -84,7 +84,7 @@ impl Stage {
         assert_eq!(answer.status, StatusCode::OK);
     }
 
-    /// Lets everything happen that is due.
+    /// Handles everything that is due.
     fn run(&mut self) -> Vec<SubscriptionEvent> {
         while let Some(request) = self.subscription.poll_request(self.now, &via(), "c") {
             request.essentials().unwrap();
@@ -155,7 +155,7 @@ fn a_subscriber_is_told_of_each_change() {
 }
 
 #[test]
-fn a_subscription_is_refreshed_and_ends_when_nobody_refreshes_it() {
+fn a_subscription_is_refreshed_and_ends_without_a_refresh() {
     let mut stage = Stage::new(NotifierLimits::default());
     stage.run();
     for _ in 0..5 {
@@ -173,7 +173,7 @@ fn a_subscription_is_refreshed_and_ends_when_nobody_refreshes_it() {
     assert!(stage.notifier.is_empty());
     let answer = stage.subscription.handle_notify(stage.now, &last);
     assert_eq!(answer.status, StatusCode::OK);
-    // It begins again by itself.
+    // A new subscription starts automatically.
     stage.now += Duration::from_secs(2);
     stage.run();
     assert_eq!(stage.notifier.len(), 1);
@@ -190,7 +190,7 @@ fn a_registrar_that_has_forgotten_is_asked_anew() {
     let fault = SubscriptionFault::Refused(StatusCode::NO_TRANSACTION);
     let next = stage.now + Duration::from_secs(2);
     assert_eq!(events, [SubscriptionEvent::Failed { fault, next }]);
-    // What was told holds until something else is.
+    // The last contacts stay until a new document arrives.
     assert_eq!(stage.contacts(), ["sip:bob@192.0.2.2"]);
     stage.now = next;
     stage.run();
@@ -198,7 +198,7 @@ fn a_registrar_that_has_forgotten_is_asked_anew() {
 }
 
 #[test]
-fn what_changes_during_a_notify_is_told_after_it() {
+fn a_change_during_a_notify_is_sent_after_it() {
     let mut stage = Stage::new(NotifierLimits::default());
     stage.run();
     stage.register("<sip:bob@192.0.2.2>");
@@ -211,13 +211,13 @@ fn what_changes_during_a_notify_is_told_after_it() {
         .handle_outcome(first.watcher, Some(StatusCode::OK));
     let second = stage.notify().unwrap();
     assert_eq!(second.watcher, first.watcher);
-    // Who does not answer is told nothing more.
+    // A subscriber that does not answer is not notified again.
     stage.notifier.handle_outcome(second.watcher, None);
     assert!(stage.notifier.is_empty());
 }
 
 #[test]
-fn who_is_no_user_any_more_is_told_nothing_and_nobody_refreshes_what_is_of_another() {
+fn removed_users_are_not_notified_and_no_user_refreshes_anothers_subscription() {
     let mut stage = Stage::new(NotifierLimits::default());
     stage.run();
     stage.now = stage.subscription.poll_timeout().unwrap();
@@ -302,12 +302,12 @@ fn one_user_does_not_take_the_places_of_others() {
         let asked = tags.filter(|tag| stage.subscribe_as(user, &asked, tag).status.is_success());
         asked.count()
     };
-    // A quarter of the places at one address, and so many in all.
+    // A quarter of the places at one address, and a fixed number in all.
     assert_eq!(granted("eve", "bob"), 2);
     assert_eq!(granted("alice", "bob"), 2);
     let all = (0..20).map(|number| granted("eve", &format!("u{number}")));
     assert_eq!(all.sum::<usize>(), 8);
-    // What has ended makes room.
+    // Expired subscriptions make room.
     stage.notifier.retain_users(|user| user != "eve");
     assert_eq!(stage.notifier.len(), 2);
     let asked = to_request(&request, "<sip:bob@example.org>");
@@ -322,7 +322,7 @@ fn to_request(request: &Request, to: &str) -> Request {
 }
 
 #[test]
-fn a_notify_that_is_none_changes_nothing() {
+fn a_malformed_notify_changes_nothing() {
     let mut stage = Stage::new(NotifierLimits::default());
     stage.register("<sip:bob@192.0.2.2>");
     stage.run();
@@ -342,7 +342,7 @@ fn a_notify_that_is_none_changes_nothing() {
     bad.headers.set(HeaderName::CSeq, "50 NOTIFY");
     let answer = stage.subscription.handle_notify(stage.now, &bad);
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-    // It is older than the one before.
+    // The document is older than the previous one.
     assert_eq!(
         stage
             .subscription

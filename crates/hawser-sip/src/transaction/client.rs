@@ -1,4 +1,4 @@
-//! A request that was sent (RFC 3261 §17.1, RFC 6026 §7.2).
+//! A sent request (RFC 3261 §17.1, RFC 6026 §7.2).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Config, Failure, Flow};
 use crate::fields::{CSeq, Field, MaxForwards};
 use crate::message::{HeaderName, Method, Request, Response};
 
-/// The state of a request that was sent.
+/// State of a sent request.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) flow: Flow,
@@ -17,7 +17,7 @@ pub(super) struct Client {
     bytes: Bytes,
     is_invite: bool,
     state: State,
-    /// When it is sent again, and the pause before that.
+    /// Time of the next retransmission, and the pause before it.
     again: Option<(Instant, Duration)>,
     ends: Instant,
 }
@@ -31,17 +31,17 @@ enum State {
     Completed,
 }
 
-/// What an answer leads to.
+/// Reaction to a response.
 #[derive(Debug, Default)]
 pub(super) struct Reaction {
-    /// It is handed on.
+    /// Whether the owner gets the response.
     pub(super) is_news: bool,
     /// An ACK to send.
     pub(super) ack: Option<Bytes>,
 }
 
 impl Client {
-    /// A request that is sent now.
+    /// Creates the transaction of a request that is sent now.
     pub(super) fn new(now: Instant, flow: Flow, request: Request, config: &Config) -> Self {
         Self {
             flow,
@@ -59,7 +59,7 @@ impl Client {
         self.bytes.clone()
     }
 
-    /// When something is due.
+    /// Returns the time of the next timer.
     pub(super) fn due(&self) -> Instant {
         match self.again {
             Some((at, _)) => at.min(self.ends),
@@ -67,12 +67,12 @@ impl Client {
         }
     }
 
-    /// Whether it has lived.
+    /// Whether the transaction has ended.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.ends <= now
     }
 
-    /// Why it failed, when it is over without a final answer.
+    /// Returns the reason of failure if there is no final response.
     pub(super) fn failure(&self) -> Option<Failure> {
         let is_open = matches!(self.state, State::Trying | State::Proceeding);
         is_open.then_some(Failure::Timeout)
@@ -96,7 +96,7 @@ impl Client {
             (State::Trying | State::Proceeding, status)
                 if self.is_invite && status.is_success() =>
             {
-                // Timer M: others that were asked may answer, too.
+                // Timer M: other servers may answer, too.
                 self.move_to(State::Accepted, now + config.patience());
                 news
             }
@@ -117,7 +117,7 @@ impl Client {
             }
             (State::Accepted, status) if status.is_success() => news,
             (State::Completed, status) if self.is_invite && !status.is_provisional() => Reaction {
-                // The far end repeats its answer: the ACK was lost.
+                // The far end repeats its response: the ACK was lost.
                 ack: (!status.is_success()).then(|| self.ack(response)),
                 is_news: false,
             },
@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Returns what is to be sent again now.
+    /// Returns the bytes to retransmit now.
     pub(super) fn handle_timeout(&mut self, now: Instant, config: &Config) -> Option<Bytes> {
         let (at, pause) = self.again?;
         if at > now {
@@ -144,7 +144,7 @@ impl Client {
         if self.is_invite {
             self.move_to(State::Proceeding, now + config.ringing);
         } else {
-            // Repeated still, so that the final answer comes again when it is lost.
+            // The request is still retransmitted, so that a lost final response is sent again.
             self.state = State::Proceeding;
         }
     }
@@ -155,7 +155,7 @@ impl Client {
         self.ends = ends;
     }
 
-    /// The ACK for an answer other than 2xx (RFC 3261 §17.1.1.3).
+    /// Returns the ACK for a response other than 2xx (RFC 3261 §17.1.1.3).
     fn ack(&self, response: &Response) -> Bytes {
         let own = &self.request.headers;
         let mut ack = Request::new(Method::Ack, self.request.uri.clone());

@@ -1,8 +1,8 @@
-//! Which transaction a message belongs to (RFC 3261 §17.1.3, §17.2.3).
+//! Matching of messages to transactions (RFC 3261 §17.1.3, §17.2.3).
 
 use crate::message::{Essentials, Method, Request};
 
-/// What tells transactions of one end apart.
+/// Key of a transaction of one end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     branch: String,
@@ -10,7 +10,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key of a request that is sent, or of an answer to it.
+    /// Returns the key of a sent request, or of a response to it.
     pub(super) fn of_client(essentials: &Essentials) -> Option<Self> {
         let branch = essentials.vias.first()?.branch()?;
         is_branch(branch).then(|| Self {
@@ -19,7 +19,7 @@ impl Key {
         })
     }
 
-    /// The key of a request that has come. ACK belongs to its INVITE.
+    /// Returns the key of a received request. An ACK has the key of its INVITE.
     pub(super) fn of_server(request: &Request, essentials: &Essentials) -> Self {
         let method = match essentials.cseq.method {
             Method::Ack => Method::Invite,
@@ -31,7 +31,7 @@ impl Key {
         }
     }
 
-    /// The key of the INVITE that a CANCEL gives up.
+    /// Returns the key of the INVITE that a CANCEL cancels.
     pub(super) fn of_cancelled(request: &Request, essentials: &Essentials) -> Self {
         Self {
             branch: server_branch(request, essentials),
@@ -40,8 +40,8 @@ impl Key {
     }
 }
 
-/// The branch with who sent it: hosts choose branches for themselves. Those from before RFC 3261
-/// are told apart by all that a repeated request has in common.
+/// Returns the branch with its sender, because hosts choose branches independently. Without a valid
+/// branch (before RFC 3261), returns all values that a retransmission repeats.
 fn server_branch(request: &Request, essentials: &Essentials) -> String {
     let Some(via) = essentials.vias.first() else {
         return String::new();
@@ -61,7 +61,7 @@ fn server_branch(request: &Request, essentials: &Essentials) -> String {
     }
 }
 
-/// Whether a branch is unique, as those that begin like this promise to be.
+/// Whether a branch has the prefix that promises uniqueness.
 fn is_branch(branch: &str) -> bool {
     const COOKIE: &str = "z9hG4bK";
     branch.len() > COOKIE.len()

@@ -1,4 +1,4 @@
-//! A request that has come (RFC 3261 §17.2, RFC 6026 §7.1).
+//! A received request (RFC 3261 §17.2, RFC 6026 §7.1).
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use hawser_types::Instant;
 use super::{Config, Flow, RespondError};
 use crate::message::{Method, Request, Response, StatusCode};
 
-/// The state of a request that has come.
+/// State of a received request.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) flow: Flow,
     is_invite: bool,
-    /// Who asked is to get little: the address may be forged.
+    /// Whether the sender gets as few messages as possible, because its address may be forged.
     is_spared: bool,
     state: State,
-    /// The latest answer, which is sent again when the request comes again.
+    /// The latest response, which is sent again when the request is repeated.
     answer: Option<Bytes>,
-    /// A `100 Trying` for an INVITE that nobody has answered yet, and when it is sent.
+    /// A `100 Trying` for an unanswered INVITE, and the time to send it.
     trying: Option<(Instant, Bytes)>,
-    /// When the answer is sent again, and the pause before that.
+    /// Time of the next retransmission of the response, and the pause before it.
     again: Option<(Instant, Duration)>,
     ends: Instant,
 }
@@ -44,6 +44,7 @@ impl Server {
         let patience = if is_invite {
             config.ringing
         } else {
+            // The caller has given up by then.
             config.patience()
         };
         Self {
@@ -58,7 +59,7 @@ impl Server {
         }
     }
 
-    /// When something is due.
+    /// Returns the time of the next timer.
     pub(super) fn due(&self) -> Instant {
         let trying = self.trying.as_ref().map(|(at, _)| *at);
         let again = self.again.map(|(at, _)| at);
@@ -66,24 +67,24 @@ impl Server {
         first.map_or(self.ends, |first| first.min(self.ends))
     }
 
-    /// Whether it has lived.
+    /// Whether the transaction has ended.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.ends <= now
     }
 
-    /// Whether it ended without what it was waiting for.
+    /// Whether it ended without a final response, or an INVITE without its ACK.
     pub(super) fn is_abandoned(&self) -> bool {
         self.state == State::Open || (self.is_invite && self.state == State::Completed)
     }
 
-    /// The address that it came from may be forged. So one provisional answer goes there at most,
-    /// and the final one once; again only where the request comes again.
+    /// Limits responses to a possibly forged address: at most one provisional response and one
+    /// final one, repeated only when the request is.
     pub(super) fn spare(&mut self) {
         self.is_spared = true;
         self.trying = None;
     }
 
-    /// Takes the request again, and returns the answer to send again.
+    /// Handles a repeated request, and returns the response to repeat.
     pub(super) fn handle_again(&mut self) -> Option<Bytes> {
         match self.state {
             State::Open | State::Completed => self.answer.clone(),
@@ -92,7 +93,7 @@ impl Server {
         }
     }
 
-    /// Takes an ACK. Returns whether it is for the owner: the one for a 2xx.
+    /// Handles an ACK. Returns whether it is for the owner: the ACK for a 2xx.
     pub(super) fn handle_ack(&mut self, now: Instant, config: &Config) -> bool {
         match self.state {
             State::Completed if self.is_invite => {
@@ -107,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Takes the owner's answer, which is sent now; `None` if it is not.
+    /// Takes the owner's response and returns the bytes to send now.
     pub(super) fn respond(
         &mut self,
         now: Instant,
@@ -132,22 +133,24 @@ impl Server {
         }
         if self.is_invite && status.is_success() {
             self.state = State::Accepted;
-            // Timer L. The owner repeats a 2xx until its ACK comes (RFC 3261 §13.3.1.4).
+            // Timer L. The owner repeats a 2xx until its ACK arrives (RFC 3261 §13.3.1.4).
             self.ends = now + config.patience();
             return Ok(bytes);
         }
         self.state = State::Completed;
         self.ends = if self.is_invite {
+            // Timers G and H.
             let is_repeated = !self.flow.is_reliable && !self.is_spared;
             self.again = is_repeated.then_some((now + config.t1, config.t1));
             now + config.patience()
         } else {
+            // Timer J.
             now + Config::linger(self.flow, config.patience())
         };
         Ok(bytes)
     }
 
-    /// Returns what is to be sent now.
+    /// Returns the bytes to send now.
     pub(super) fn handle_timeout(&mut self, now: Instant, config: &Config) -> Option<Bytes> {
         if let Some((_, trying)) = self.trying.take_if(|(at, _)| *at <= now) {
             self.answer = Some(trying.clone());

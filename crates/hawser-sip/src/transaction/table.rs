@@ -13,7 +13,7 @@ use crate::message::{Essentials, HeaderName, Message, Method, Request, Response,
 
 /// The transactions of one end, for any number of flows.
 ///
-/// Change it once, then drain [`Transactions::poll_transmit`] and [`Transactions::poll_event`], and
+/// After each change, drain [`Transactions::poll_transmit`] and [`Transactions::poll_event`], and
 /// call [`Transactions::handle_timeout`] at [`Transactions::poll_timeout`].
 #[derive(Debug)]
 pub struct Transactions {
@@ -22,7 +22,7 @@ pub struct Transactions {
     servers: BTreeMap<TransactionId, (Key, Server)>,
     client_keys: BTreeMap<Key, TransactionId>,
     server_keys: BTreeMap<Key, TransactionId>,
-    /// What is due when; one entry for each transaction.
+    /// Time of the next timer; one entry for each transaction.
     due: BTreeSet<(Instant, TransactionId)>,
     next: u64,
     transmits: VecDeque<Transmit>,
@@ -30,10 +30,10 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// No transactions.
+    /// Creates an empty table.
     ///
     /// # Panics
-    /// Panics if T1 or T2 is zero: requests would be repeated without a pause.
+    /// Panics if T1 or T2 is zero: retransmissions would have no pause.
     #[must_use]
     pub fn new(config: Config) -> Self {
         assert!(!config.t1.is_zero() && !config.t2.is_zero());
@@ -50,11 +50,11 @@ impl Transactions {
         }
     }
 
-    /// Sends a request. Its first Via names a new branch. An ACK for a 2xx is no transaction: the
-    /// owner sends it by itself.
+    /// Sends a request. Its first Via must have a new branch. The owner sends the ACK for a 2xx
+    /// itself, because it has no transaction.
     ///
     /// # Errors
-    /// See [`SendError`]. Nothing is sent then.
+    /// See [`SendError`]. On an error, nothing is sent.
     pub fn send(
         &mut self,
         now: Instant,
@@ -78,10 +78,10 @@ impl Transactions {
         Ok(id)
     }
 
-    /// Sends an answer to a request that has come.
+    /// Sends a response to a received request.
     ///
     /// # Errors
-    /// See [`RespondError`]. Nothing is sent then.
+    /// See [`RespondError`]. On an error, nothing is sent.
     pub fn respond(
         &mut self,
         now: Instant,
@@ -100,8 +100,8 @@ impl Transactions {
         Ok(())
     }
 
-    /// The address that a request came from may be forged: its answers are few, and none is sent
-    /// again unless the request comes again. To be called before the first one.
+    /// Limits the responses to a request from a possibly forged address: they are few, and repeated
+    /// only if the request is. Call this before the first response.
     pub fn spare(&mut self, id: TransactionId) {
         if let Some((_, server)) = self.servers.get_mut(&id) {
             let before = server.due();
@@ -111,7 +111,7 @@ impl Transactions {
         }
     }
 
-    /// Takes a message that has come. A request with a fault is refused at once.
+    /// Handles a received message. A faulty request is refused at once.
     pub fn handle_message(&mut self, now: Instant, flow: Flow, message: Message) {
         match message {
             Message::Request(request) => match request.essentials() {
@@ -121,7 +121,7 @@ impl Transactions {
                     self.refuse(flow, &request, StatusCode::BAD_REQUEST, &reason);
                 }
             },
-            // An answer that can't be read is as good as none.
+            // A response that can't be read is ignored.
             Message::Response(response) => {
                 if let Ok(essentials) = response.essentials() {
                     self.handle_response(now, flow, response, &essentials);
@@ -130,7 +130,7 @@ impl Transactions {
         }
     }
 
-    /// Takes notice that a flow has failed: nothing more can be sent over it.
+    /// Records that a flow has failed: nothing more can be sent over it.
     pub fn handle_flow_failure(&mut self, flow: Flow) {
         let clients = self.clients.iter();
         let lost = clients.filter(|(_, (_, client))| client.flow == flow);
@@ -153,7 +153,7 @@ impl Transactions {
         }
     }
 
-    /// Does what is due.
+    /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             if self.remove_if_over(now, id) {
@@ -176,7 +176,7 @@ impl Transactions {
         }
     }
 
-    /// Returns when [`Transactions::handle_timeout`] is to be called next.
+    /// Returns the time of the next call to [`Transactions::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
@@ -187,25 +187,25 @@ impl Transactions {
         self.transmits.pop_front()
     }
 
-    /// Returns the next thing that has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Returns how many transactions there are, of requests sent and of requests received.
+    /// Returns the numbers of transactions of sent and of received requests.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.clients.len(), self.servers.len())
     }
 
-    /// Whether a request has come before, or is the ACK of one that has.
+    /// Whether a request is a repetition, or the ACK of a known one.
     #[must_use]
     pub fn is_known(&self, request: &Request, essentials: &Essentials) -> bool {
         let key = Key::of_server(request, essentials);
         self.server_keys.contains_key(&key)
     }
 
-    /// Whether the INVITE that a CANCEL gives up is known.
+    /// Whether the INVITE that a CANCEL cancels is known.
     #[must_use]
     pub fn has_cancelled(&self, cancel: &Request, essentials: &Essentials) -> bool {
         self.cancelled(cancel, essentials).is_some()
@@ -216,7 +216,7 @@ impl Transactions {
         self.server_keys.get(&key).copied()
     }
 
-    /// Takes a request that has come, whose essentials were read.
+    /// Handles a received request whose mandatory header fields were read.
     pub fn handle_request(
         &mut self,
         now: Instant,
@@ -256,7 +256,7 @@ impl Transactions {
         });
     }
 
-    /// A request that has come before, or its ACK.
+    /// Handles a repeated request, or an ACK.
     fn handle_known(&mut self, now: Instant, flow: Flow, id: TransactionId, request: Request) {
         let Some((_, server)) = self.servers.get_mut(&id) else {
             return;
@@ -336,7 +336,7 @@ impl Transactions {
         }
     }
 
-    /// Removes a transaction that has lived, and says so where that is news.
+    /// Removes a transaction that has ended, and reports a failure or abandonment.
     fn remove_if_over(&mut self, now: Instant, id: TransactionId) -> bool {
         if let Some((_, client)) = self.clients.get(&id).filter(|(_, c)| c.is_over(now)) {
             let failure = client.failure();
@@ -369,5 +369,5 @@ impl Transactions {
     }
 }
 
-/// How long a client waits that was refused because of too many requests.
+/// Retry-After of a 503 because of too many requests.
 const RETRY_AFTER_SECONDS: u32 = 5;

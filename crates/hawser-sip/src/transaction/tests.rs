@@ -63,7 +63,7 @@ fn events(end: &mut Transactions) -> Vec<Event> {
     std::iter::from_fn(|| end.poll_event()).collect()
 }
 
-/// Runs an end alone to its end, and returns when it sent something.
+/// Runs an end without a peer until it ends, and returns the times at which it sent.
 fn times(end: &mut Transactions) -> Vec<u64> {
     let mut times = vec![0; sent(end).len()];
     while let Some(now) = end.poll_timeout() {
@@ -167,7 +167,7 @@ fn several_that_were_asked_may_accept_an_invite() {
     assert!(matches!(events(&mut client)[..], [Event::Stray { .. }]));
 }
 
-/// Hands a request over, and returns its transaction.
+/// Passes a request to an end, and returns its transaction.
 fn arrive(server: &mut Transactions, now: Instant, flow: Flow, request: &Request) -> TransactionId {
     server.handle_message(now, flow, request.clone().into());
     match events(server)[..] {
@@ -177,7 +177,7 @@ fn arrive(server: &mut Transactions, now: Instant, flow: Flow, request: &Request
 }
 
 #[test]
-fn an_invite_that_nobody_answers_at_once_is_being_tried() {
+fn an_invite_without_an_immediate_answer_is_being_tried() {
     let (_, mut server) = ends();
     let invite = request(Method::Invite, "z9hG4bK1");
     let id = arrive(&mut server, at(0), UDP, &invite);
@@ -221,7 +221,7 @@ fn the_owner_repeats_a_2xx_and_hears_of_its_ack() {
     server.handle_message(at(100), UDP, invite.clone().into());
     server.respond(at(500), id, &accepted).unwrap();
     assert_eq!(sent(&mut server).len(), 2);
-    // A branch of its own, as the standard says, or that of the INVITE.
+    // The branch is a new one, as the standard says, or that of the INVITE.
     for branch in ["z9hG4bK2", "z9hG4bK1"] {
         server.handle_message(at(600), UDP, request(Method::Ack, branch).into());
         assert!(matches!(events(&mut server)[..], [Event::Ack { .. }]));
@@ -348,7 +348,7 @@ fn a_flow_that_fails_takes_its_requests_with_it() {
     assert_eq!(client.counts(), (1, 0));
 }
 
-/// Two ends with a network that loses what `lost` says. Returns how the request ended.
+/// Runs two ends over a network with the losses of `lost`. Returns how the request ended.
 fn talk(method: Method, status: StatusCode, lost: &[bool]) -> (Vec<Event>, usize) {
     let (mut client, mut server) = ends();
     let mut lost = lost.iter().copied();
@@ -396,13 +396,13 @@ fn talk(method: Method, status: StatusCode, lost: &[bool]) -> (Vec<Event>, usize
     (heard, arrived)
 }
 
-/// What the owner hears beside answers that come too late to belong to anything.
+/// Events for the owner, except responses that are too late for any transaction.
 fn outcomes(heard: &[Event]) -> Vec<&Event> {
     let strays = |event: &&Event| !matches!(event, Event::Stray { .. });
     heard.iter().filter(strays).collect()
 }
 
-/// Found by the test below: the seventh INVITE arrives, half a second before its sender gives up.
+/// Found by the test below: the seventh INVITE arrives half a second before its sender gives up.
 #[test]
 fn an_answer_after_the_end_is_a_stray() {
     let mut lost = vec![true; 6];

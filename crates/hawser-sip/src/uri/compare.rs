@@ -1,12 +1,12 @@
-//! Which URIs identify the same (RFC 3261 §19.1.4).
+//! Equivalence of URIs (RFC 3261 §19.1.4).
 
 use super::SipUri;
 use super::escape::normalized;
 
 impl SipUri {
-    /// Whether both identify the same. The rule of RFC 3261 §19.1.4 is symmetric but not
-    /// transitive: a parameter that only one of them has does not count, unless it is `user`,
-    /// `ttl`, `method`, `maddr` or `transport`.
+    /// Whether both are equivalent. The rule of RFC 3261 §19.1.4 is symmetric but not transitive: a
+    /// parameter in only one of them is ignored, unless it is `user`, `ttl`, `method`, `maddr` or
+    /// `transport`.
     #[must_use]
     pub fn is_equivalent(&self, other: &Self) -> bool {
         self.is_secure == other.is_secure
@@ -19,7 +19,7 @@ impl SipUri {
             && self.has_headers_of(other)
     }
 
-    /// Whether no parameter of `other` speaks against this URI.
+    /// Whether no parameter of `other` contradicts this URI.
     fn has_params_of(&self, other: &Self) -> bool {
         other.params.iter().all(|(name, value)| {
             let must_be_there = ALWAYS_COMPARED

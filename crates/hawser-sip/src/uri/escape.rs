@@ -2,7 +2,7 @@
 
 use crate::cursor::{Cursor, SyntaxFault};
 
-/// Takes the longest run of allowed bytes and escapes, and returns it as it is written.
+/// Takes the longest run of allowed bytes and escapes, and returns it with its escapes.
 pub(super) fn read_escaped<'a>(
     cursor: &mut Cursor<'a>,
     is_allowed: impl Fn(u8) -> bool,
@@ -26,16 +26,16 @@ pub(super) fn read_escaped<'a>(
     }
 }
 
-/// Returns a text without its escapes. `None` where an escape is broken, or where what comes out
-/// is no UTF-8 or has control characters in it, which nobody means well.
+/// Returns a text without its escapes. `None` if an escape is broken, or if the result is no UTF-8
+/// or has control characters, which no honest sender uses.
 #[must_use]
 pub fn unescape(text: &str) -> Option<String> {
     let plain = String::from_utf8(bytes(text).collect::<Option<Vec<_>>>()?).ok()?;
     (!plain.chars().any(char::is_control)).then_some(plain)
 }
 
-/// Returns the text with the escapes only that it needs, in upper case: two texts that mean the
-/// same become equal.
+/// Returns the text with only the necessary escapes, in upper case, so that equivalent texts become
+/// equal.
 pub(super) fn normalized(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! TCP that is spoken by hand: from any address, with any options, and with no kernel that resets
-//! what it does not know.
+//! TCP by hand: from any address, with any options, and without a kernel that resets unknown
+//! connections.
 
 use std::io;
 use std::net::SocketAddr;

@@ -43,7 +43,7 @@ struct Open {
     last_flags: u8,
 }
 
-/// What a packet that can be joined consists of.
+/// Parts of a packet that can be joined.
 #[derive(Clone, Copy, Debug)]
 struct Joinable {
     segmentation: Segmentation,

@@ -1,13 +1,13 @@
 use crate::packet::PacketFault;
 
-/// What is wrong with a frame.
+/// Fault of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OffloadFault {
     /// The frame ends inside its header.
     #[error("the frame is cut short")]
     Truncated,
-    /// The type of segmentation is none that is known.
+    /// The type of segmentation is unknown.
     #[error("segmentation type {0} is not known")]
     Segmentation(u8),
     /// The packet's IP headers are wrong.

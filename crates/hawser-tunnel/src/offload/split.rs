@@ -14,7 +14,7 @@ use crate::packet::{IpVersion, PacketView, TCP, UDP};
 pub struct Split<'a> {
     header: VirtioHeader,
     packet: PacketView<'a>,
-    /// What each packet begins with: the headers of the frame.
+    /// Headers of the frame, with which each packet begins.
     head: &'a [u8],
     payload: &'a [u8],
     segment: usize,

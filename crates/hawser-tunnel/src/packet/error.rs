@@ -1,4 +1,4 @@
-/// What is wrong with the IP headers of a packet.
+/// Fault of the IP headers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketFault {

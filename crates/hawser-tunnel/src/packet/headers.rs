@@ -1,7 +1,7 @@
 use super::error::PacketFault;
 use super::version::IpVersion;
 
-/// What the IP headers of a packet say, with places counted from its first byte.
+/// Contents of the IP headers of a packet, with places counted from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
     pub(super) version: IpVersion,
@@ -86,7 +86,7 @@ impl Headers {
         if self.protocol == FRAGMENT {
             let field = u16::from_be_bytes([fixed[2], fixed[3]]);
             let (offset, more) = (usize::from(field & !7), field & 1 != 0);
-            // A packet that is whole in spite of the header is none (RFC 6946).
+            // A packet that is whole in spite of the header is no fragment (RFC 6946).
             self.fragment = (more || offset > 0).then_some(offset);
         }
         self.protocol = fixed[0];

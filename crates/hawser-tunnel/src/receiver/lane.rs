@@ -21,7 +21,7 @@ pub(super) struct Lane {
     came: NumberWindow<WORDS>,
     /// Packets that came ahead of their turn, by ascending numbers above `next`.
     held: VecDeque<Held>,
-    /// What was passed over and may still come late, ascending; the oldest go first.
+    /// Numbers that were passed over and may still come late, ascending; the oldest go first.
     gaps: VecDeque<Gap>,
     /// Nothing is known of numbers below.
     floor: u64,
@@ -59,7 +59,7 @@ pub(super) struct Held {
     pub(super) packet: Option<Bytes>,
 }
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It is next; others have waited for it.
@@ -74,7 +74,7 @@ pub(super) enum Outcome {
     Duplicate,
 }
 
-/// What proves that a missing packet is lost.
+/// Proof that a missing packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// A higher place on every usable path.

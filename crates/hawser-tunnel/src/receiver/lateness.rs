@@ -4,8 +4,8 @@ use hawser_types::Instant;
 
 /// How long others had to wait for the packets of one path.
 ///
-/// That is the difference of one-way delays in the only unit that matters, and needs no clock of
-/// the sender.
+/// This wait is the difference of one-way delays in the only unit that matters, and needs no clock
+/// of the sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
     /// Longest wait of the current span and of the one before.

@@ -4,7 +4,7 @@ use hawser_types::{Instant, LinkIndex, PathId};
 
 use super::lateness::Lateness;
 
-/// What is known of a usable path.
+/// State of a usable path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathDelay {
     /// The path.

@@ -304,7 +304,7 @@ fn a_packet_that_is_lost_twice_holds_others_up_for_a_round_trip() {
     // A round trip of the longest path, an eighth of it, and what timers need.
     let until = ms(5 + 90 + 10);
     assert_eq!(bench.0.poll_timeout(), Some(until));
-    // What comes meanwhile changes nothing.
+    // Packets that come meanwhile change nothing.
     assert_eq!(bench.give(50, NEAR, 8, &header(5)), []);
     assert_eq!(bench.0.poll_timeout(), Some(until));
     bench.0.handle_timeout(until);

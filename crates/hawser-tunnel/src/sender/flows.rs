@@ -91,7 +91,7 @@ impl Flows {
         }
     }
 
-    /// A place of the table that nobody can predict, the same for the same value.
+    /// Returns the place of a value in the table: always the same, and unpredictable for peers.
     fn place(&self, value: &impl Hash) -> Option<TunnelFlow> {
         let hash = self.numbers.hasher().hash_one(value) as usize;
         TunnelFlow::new(hash.checked_rem(self.keys.len())? as u16)

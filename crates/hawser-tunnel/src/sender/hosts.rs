@@ -57,7 +57,7 @@ struct Host {
     flows: VecDeque<TunnelFlow>,
     /// Bytes that wait.
     bytes: u64,
-    /// What it has sent, in bytes, on a scale that all hosts share.
+    /// Bytes that it has sent, on a scale that all hosts share.
     stands_at: u64,
 }
 
@@ -202,7 +202,7 @@ impl Hosts {
         if in_turn {
             self.reached = self.reached.max(before);
         }
-        // Beyond the limit it has kept nobody waiting.
+        // Bytes beyond the limit are not charged: they kept no other host waiting.
         let most = before.max(self.reached + max_ahead(real_time));
         host.stands_at = (before + length as u64).min(most);
         if self.turns.remove(&(before, number)) {

@@ -1,4 +1,4 @@
-//! What a sender knows of one flow.
+//! State of one flow at the sender.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -120,7 +120,7 @@ impl Lane {
         self.packets.front().map(|it| it.real_time)
     }
 
-    /// What its first packet takes of a path's room, if that is bulk.
+    /// Returns the part of a path's room that its first packet takes, if that packet is bulk.
     pub(super) fn first_of_bulk(&self) -> Option<ByteCount> {
         let first = self.packets.front().filter(|it| !it.real_time)?;
         Some(size_of(&first.packet))

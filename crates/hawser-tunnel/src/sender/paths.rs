@@ -111,7 +111,7 @@ impl TunnelPaths {
 /// As much as some calls send between two looks.
 const RESERVE: ByteCount = ByteCount::new(4 * 1500);
 
-/// What a packet takes of a path's room.
+/// Returns the part of a path's room that a packet takes.
 pub(super) fn size_of(packet: &Bytes) -> ByteCount {
     ByteCount::from(packet.len() + TunnelHeader::MAX_LENGTH)
 }

@@ -32,7 +32,7 @@ pub(super) struct FairQueue {
     urgent: VecDeque<TunnelFlow>,
     /// Flows that have begun to send.
     new: VecDeque<TunnelFlow>,
-    /// Those that have had a turn, by host.
+    /// Flows that have had a turn, by host.
     hosts: Hosts,
     /// Where the search for a long queue goes on, and what it found last.
     hand: usize,
@@ -118,7 +118,7 @@ impl FairQueue {
         self.flows.keys().iter().zip(tallies)
     }
 
-    /// What is known of a flow that was found here.
+    /// Returns the state of a flow that was found here.
     pub(super) fn lane_mut(&mut self, flow: TunnelFlow) -> &mut Lane {
         &mut self.lanes[flow.index()]
     }
@@ -342,7 +342,7 @@ impl FairQueue {
         let longest = flows.max_by_key(|flow| self.lanes[flow.index()].bytes);
         let waits = |flow: &TunnelFlow| self.lanes[flow.index()].bytes > 0;
         let longest = longest.copied().filter(waits);
-        // What is looked at may have been emptied before. Something waits in any case.
+        // The longest flow may have been emptied before. Some flow waits in any case.
         let any = || (0..).map_while(TunnelFlow::new).find(waits);
         longest
             .or(Some(grown).filter(waits))

@@ -123,5 +123,5 @@ impl Repairs {
 
 /// Packets that links lose by chance at a time.
 const FEW: usize = 4;
-/// Beyond the longest round trip: whoever sent the packet has sent it again by then.
+/// Beyond the longest round trip: the host that sent the packet has sent it again by then.
 const USELESS: Duration = Duration::from_millis(500);

@@ -212,7 +212,7 @@ fn a_flood_of_flows_takes_no_more_memory_than_allowed() {
     let stats = sender.stats();
     let kept = stats.taken - stats.overflowed;
     assert!(kept <= config.max_packets as u64, "{stats:?}");
-    // Who was there before gets a turn all the same.
+    // Hosts that were there before get a turn all the same.
     sender.enqueue(ms(1), packet(9, 200)).unwrap();
     assert!(!drain(&mut sender, ms(1), &mut paths(&[1 << 24])).is_empty());
 }

@@ -19,7 +19,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Lists what `hawser` exports, its own and other crates' items.
+    /// Lists the exports of `hawser`, its own and other crates' items.
     pub(crate) fn of_library() -> Self {
         let crates = Source::of_library();
         let exports = exports(&crates);
@@ -168,7 +168,7 @@ impl Listing {
     }
 }
 
-/// Something in which paths are looked for.
+/// A syntax node to search for paths.
 trait Visited {
     fn visit_with(&self, paths: &mut Paths);
 }
@@ -197,7 +197,7 @@ impl<'ast> Visit<'ast> for Paths {
     }
 }
 
-/// The tokens of a piece of source, with the blanks that rustfmt would leave.
+/// Returns the tokens of a syntax node as text, with the blanks that rustfmt would leave.
 pub(crate) fn text_of(node: &impl ToTokens) -> String {
     let mut text = node.to_token_stream().to_string();
     for (from, to) in BLANKS {
@@ -206,7 +206,7 @@ pub(crate) fn text_of(node: &impl ToTokens) -> String {
     text
 }
 
-/// What is exported: the crate that the library takes it from, and its name.
+/// Returns the exports: the crate that the library takes each item from, and its name.
 fn exports(crates: &[Source]) -> Vec<(String, String)> {
     let own = crates
         .iter()
@@ -250,7 +250,7 @@ fn leaves(tree: &UseTree, from: Option<&str>, own: &str, found: &mut Vec<(String
     }
 }
 
-/// The crate that defines an item, which the crate that it is taken from may export in turn.
+/// Returns the crate that defines an item. The crate that it is taken from may itself re-export it.
 fn home_of<'a>(crates: &'a [Source], taken_from: &str, name: &str) -> &'a Source {
     let source = crates.iter().find(|source| source.name == taken_from);
     let source = source.unwrap_or_else(|| panic!("{taken_from} is not below the library"));
@@ -292,7 +292,7 @@ fn defined(item: &Item) -> Option<String> {
     is_public(visibility).then(|| name.to_string())
 }
 
-/// Tells whether a macro of the file makes the item `name`; what it looks like is not seen.
+/// Tells whether a macro of the file makes the item `name`; its result is not examined.
 fn makes(item: &Item, name: &str) -> bool {
     let Item::Macro(it) = item else { return false };
     let tokens = it.mac.tokens.to_string();
@@ -316,7 +316,7 @@ fn is_of(it: &ItemImpl, name: &str) -> bool {
     }
 }
 
-/// For Hawser's own programs.
+/// Tells whether an item is hidden, for Hawser's own programs only.
 fn is_hidden(attributes: &[Attribute]) -> bool {
     let mut attributes = attributes.iter();
     attributes.any(|it| text_of(&it.meta) == "doc(hidden)")
@@ -343,7 +343,7 @@ fn bounds(clause: Option<&WhereClause>) -> String {
     clause.map_or_else(String::new, |clause| format!(" {}", text_of(clause)))
 }
 
-/// Blanks between tokens that no reader wants.
+/// Superfluous blanks between tokens.
 const BLANKS: [(&str, &str); 17] = [
     (" :: ", "::"),
     (":: ", "::"),

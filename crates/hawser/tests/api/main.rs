@@ -1,7 +1,7 @@
-//! The public interface, compared with the listing that is kept in `api.txt`.
+//! The public interface, compared with the listing in `api.txt`.
 //!
-//! An item that went or changed breaks programs that embed the library: the listing shows it in
-//! review, and the version has to say so. `cargo xtask api --bless` writes the listing anew.
+//! A removed or changed item breaks programs that embed the library: the listing shows it in
+//! review, and the version must reflect it. `cargo xtask api --bless` writes the listing anew.
 
 mod listing;
 mod source;

@@ -1,4 +1,4 @@
-//! The workspace's sources as syntax trees, without what only tests see.
+//! The workspace's sources as syntax trees, without items for tests.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use syn::{Attribute, File, Item};
 pub(crate) struct Source {
     /// Its name, such as `hawser-net`.
     pub(crate) name: String,
-    /// Every item of every file, those of modules within a file included.
+    /// Every item of every file, including those of modules within a file.
     pub(crate) items: Vec<Item>,
 }
 
@@ -47,7 +47,7 @@ impl Source {
     }
 }
 
-/// Tells whether an item is there for tests only.
+/// Tells whether an item exists for tests only.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = attribute.path().is_ident("cfg");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hawser::{BondListener, BondStream, Connection, Endpoint};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// No step of a test takes this long unless it hangs.
+/// Limits a step of a test to 60 s; a longer one hangs.
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, work).await.expect("it hangs")
@@ -34,7 +34,7 @@ impl Pair {
         }
     }
 
-    /// A stream of the client's, of which both ends have heard.
+    /// Opens a stream of the client; returns both its ends.
     pub async fn stream(&self) -> (BondStream, BondStream) {
         let mut near = self.client.open().await.unwrap();
         near.write_all(b"!").await.unwrap();

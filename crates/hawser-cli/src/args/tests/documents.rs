@@ -62,7 +62,7 @@ fn a_wrong_command_is_noticed() {
     assert!(exists("peers add NAME --trust-first").is_ok());
 }
 
-/// The guide, and what else shows users commands; each with its name.
+/// Returns the names and texts of the guide's pages and of other documents with commands.
 fn documents() -> Vec<(String, String)> {
     let pages = fs::read_dir(docs().join("guide")).unwrap();
     let mut files: Vec<PathBuf> = pages.map(|it| it.unwrap().path()).collect();
@@ -79,7 +79,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// What follows `hawser` in the blocks of shell commands, one line each.
+/// Returns the text after `hawser` in the blocks of shell commands, one line each.
 fn commands_in_blocks(text: &str) -> Vec<String> {
     let blocks = text.split("```").skip(1).step_by(2);
     let shell = blocks.filter_map(|block| block.strip_prefix("sh"));
@@ -97,7 +97,7 @@ fn commands_in_blocks(text: &str) -> Vec<String> {
     found
 }
 
-/// What follows `hawser` in code within sentences, where arguments may be missing.
+/// Returns the text after `hawser` in code within sentences, where arguments may be missing.
 fn commands_in_sentences(text: &str) -> Vec<String> {
     let prose = text.split("```").step_by(2);
     let mut found = Vec::new();
@@ -110,7 +110,7 @@ fn commands_in_sentences(text: &str) -> Vec<String> {
     found
 }
 
-/// The words of one command, up to its end; placeholders are replaced by what may stand there.
+/// Splits one command into words, up to its end; replaces placeholders by valid values.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -141,7 +141,7 @@ fn meant(word: String) -> String {
     }
 }
 
-/// Looks for the subcommands and flags of what may be the beginning of a command.
+/// Checks that the subcommands and flags in the possible beginning of a command exist.
 fn exists(span: &str) -> Result<(), String> {
     let program = Cli::command();
     let mut at = &program;

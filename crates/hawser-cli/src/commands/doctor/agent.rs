@@ -1,4 +1,4 @@
-//! What the agent needs of other programs, where the user wants that.
+//! Checks of the programs that the agent needs for the configured links.
 
 use hawser_config::Config;
 use hawser_control::{LinkStatus, Request};
@@ -11,7 +11,7 @@ use crate::client::status;
 use crate::setup::Setup;
 
 pub(super) async fn check(setup: &Setup) -> Vec<Check> {
-    // The daemon may be another user, who may do less.
+    // The daemon may run as another user with fewer permissions.
     let daemon = status::ask(&setup.state, &Request::STATUS_WITHOUT_SESSIONS).await;
     let links = daemon.ok().flatten().map_or_else(Vec::new, |it| it.links);
     let refused = |told: fn(&LinkStatus) -> Option<String>| links.iter().find_map(told);
@@ -22,7 +22,7 @@ pub(super) async fn check(setup: &Setup) -> Vec<Check> {
     checks.into_iter().flatten().collect()
 }
 
-/// Why the daemon that runs has not had a link's signal measured.
+/// Returns why the running daemon does not get measurements of a link's signal.
 fn unmeasured(link: &LinkStatus) -> Option<String> {
     let reason = link.modem.as_ref()?.reason.as_ref()?;
     Some(format!(
@@ -31,7 +31,7 @@ fn unmeasured(link: &LinkStatus) -> Option<String> {
     ))
 }
 
-/// Why the daemon that runs cannot have a link connected.
+/// Returns why the running daemon cannot have a link connected.
 fn unconnectable(link: &LinkStatus) -> Option<String> {
     let standby = link.standby.as_ref()?;
     let is_refused = standby.state == StandbyState::Unavailable || standby.reason.is_some();

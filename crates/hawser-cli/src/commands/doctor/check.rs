@@ -19,9 +19,9 @@ pub(super) struct Check {
 pub(super) enum Status {
     /// All is well.
     Ok,
-    /// It works, but not as well as it could.
+    /// The thing works, but not as well as it could.
     Warn,
-    /// It does not work.
+    /// The thing does not work.
     Fail,
 }
 

@@ -76,8 +76,8 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
             )
         });
     }
-    // Of unusable links that the user has not named, those are left out that are virtual or
-    // switched off.
+    // Unusable links that are virtual or switched off are left out, unless the user has named
+    // them.
     let asked_for = wanted.contains(&link.name);
     let unusable = link.why_unusable()?;
     if asked_for {
@@ -91,7 +91,7 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
     }
 }
 
-/// Says where connections of their own go, if not over the links.
+/// Warns of a VPN that takes all traffic, so that direct connections bypass the links.
 fn vpn(all: &[Link], wanted: &[String]) -> Option<Check> {
     let tunnel = full_tunnel(all, false).or_else(|| full_tunnel(all, true))?;
     let name = format!("VPN {}", tunnel.name);
@@ -106,7 +106,7 @@ fn vpn(all: &[Link], wanted: &[String]) -> Option<Check> {
     })
 }
 
-/// Tries what every channel does first.
+/// Tries to bind a socket to the link, as every channel does first.
 fn bindable(link: &Link) -> Check {
     let name = "binding sockets to a link";
     let bound = Socket::new(Domain::IPV4, Type::STREAM, None)
@@ -126,7 +126,7 @@ fn bindable(link: &Link) -> Check {
     }
 }
 
-/// Returns whether a gateway with several links answers by the one that was asked.
+/// Checks whether a gateway with several links answers over the link of the request.
 fn answers(listen: SocketAddr, can_bind: bool) -> Check {
     let name = "answers of `hawser serve`";
     if !listen.ip().is_unspecified() {
@@ -144,13 +144,13 @@ fn answers(listen: SocketAddr, can_bind: bool) -> Check {
     }
 }
 
-/// Strict filtering drops answers that come in by a link that is not the best way back.
+/// Warns of strict filtering: it drops replies on every link but the one with the best route back.
 fn reverse_path_filter(link: &Link, conf: &Path) -> Option<Check> {
     let read = |name: &str| -> Option<u8> {
         let text = std::fs::read_to_string(conf.join(name).join("rp_filter")).ok()?;
         text.trim().parse().ok()
     };
-    // The kernel takes the larger of the two.
+    // The kernel applies the larger of the two values.
     let filter = read("all")?.max(read(&link.name)?);
     let name = format!("rp_filter of {}", link.name);
     Some(match filter {

@@ -87,7 +87,7 @@ fn key(state: &StateDir) -> Option<Check> {
     })
 }
 
-/// Each port is free, or the daemon of this state directory has it.
+/// Checks that each port is free, or in use by the daemon of this state directory.
 async fn ports(setup: &Setup) -> Vec<Check> {
     let own = status::ask(&setup.state, &Request::STATUS_WITHOUT_SESSIONS).await;
     let own = own.ok().flatten();
@@ -110,7 +110,7 @@ async fn ports(setup: &Setup) -> Vec<Check> {
     ports.into_iter().map(check).collect()
 }
 
-/// Whether others find this host by its name, where the daemon that runs has one.
+/// Checks whether other hosts find this host by its name, if the running daemon registers one.
 async fn registration(setup: &Setup) -> Option<Check> {
     let own = status::ask(&setup.state, &Request::STATUS_WITHOUT_SESSIONS).await;
     let status = own.ok().flatten()?.registration?;
@@ -140,11 +140,11 @@ fn known(gateway: &EnrolledGateway) -> Check {
     }
 }
 
-/// Tries the handshake over every link.
+/// Tries a handshake with the gateway over every link.
 async fn reach(state: &StateDir, gateway: &EnrolledGateway, links: &[Link]) -> Vec<Check> {
     let identity = match state.identity() {
         Ok(identity) => identity,
-        // Said already, about the key.
+        // The check of the key has reported this already.
         Err(_) => return Vec::new(),
     };
     let mut remotes = Vec::new();

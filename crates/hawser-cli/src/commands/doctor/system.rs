@@ -13,7 +13,7 @@ use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::check::Check;
 
-/// Checks them, for a gateway that fronts these ports.
+/// Runs the checks, for a gateway that fronts these ports.
 pub(super) fn check(fronted: &[FrontPort]) -> Vec<Check> {
     let mut checks = vec![congestion()];
     checks.extend(slow_start());
@@ -45,7 +45,7 @@ fn congestion() -> Check {
     }
 }
 
-/// Channels rest between transfers and must be at full speed at once.
+/// Checks slow start after idle: channels pause between transfers and must resume at full speed.
 fn slow_start() -> Option<Check> {
     let name = "tcp_slow_start_after_idle";
     let set = sysctl("tcp_slow_start_after_idle")?;
@@ -77,7 +77,7 @@ fn buffers() -> Vec<Check> {
 }
 
 fn buffer(name: &str, most: ByteCount) -> Check {
-    // Half of a buffer is bookkeeping, by the kernel's own default (tcp_adv_win_scale).
+    // The kernel uses half of a buffer for bookkeeping by default (tcp_adv_win_scale).
     let reach = most.as_u64() / 2 * 8 * 10 / 1_000_000;
     let finding = format!("at most {most}: about {reach} Mbit/s a channel at 100 ms");
     if most < MIN_BUFFER {
@@ -91,8 +91,8 @@ fn buffer(name: &str, most: ByteCount) -> Check {
     }
 }
 
-/// Returns whether `hawser run` and `hawser up --capture` can do without a proxy in the way of the
-/// data.
+/// Checks whether `hawser run` and `hawser up --capture` can capture connections in the kernel,
+/// without a proxy in the data path.
 fn capturing() -> Check {
     let name = "capturing in the kernel";
     let group = RunGroup::create();
@@ -108,7 +108,7 @@ fn capturing() -> Check {
     }
 }
 
-/// Returns whether handshakes can tell which servers have Hawser.
+/// Checks whether TCP handshakes can tell which servers have Hawser.
 fn handshakes(fronted: &[FrontPort]) -> Check {
     let name = "capability in handshakes";
     let group = RunGroup::create();
@@ -128,7 +128,7 @@ fn handshakes(fronted: &[FrontPort]) -> Check {
     }
 }
 
-/// What makes services answer where those that run can't be reached.
+/// Returns the advice to restart services whose listeners can't be changed while they run.
 fn start_again(fronted: &[FrontPort]) -> String {
     let ports: Vec<String> = fronted.iter().map(|it| it.port.to_string()).collect();
     let services = if ports.is_empty() {
@@ -139,7 +139,7 @@ fn start_again(fronted: &[FrontPort]) -> String {
     format!("once `hawser serve --front` runs, start {services} again if they are older")
 }
 
-/// What `hawser run --tun` needs.
+/// Checks the requirements of `hawser run --tun`.
 fn own_networks() -> Check {
     let name = "programs in networks of their own";
     let device = OpenOptions::new().read(true).write(true).open(TUN);
@@ -165,7 +165,7 @@ fn own_networks() -> Check {
     }
 }
 
-/// What `hawser up --capture lan:` needs.
+/// Checks the requirements of `hawser up --capture lan:`.
 fn routing() -> Check {
     let name = "routing hosts behind this machine";
     match lan::check_system() {
@@ -213,11 +213,11 @@ fn sysctl(name: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Below this a channel of 100 Mbit/s is held back at 160 ms.
+/// A smaller buffer limits a channel of 100 Mbit/s at a round-trip time of 160 ms.
 const MIN_BUFFER: ByteCount = ByteCount::new(4_000_000);
 const MIN_FILES: u64 = 4096;
 const TUN: &str = "/dev/net/tun";
-/// Settings, and the values by which they keep users from making namespaces.
+/// Settings, and the values with which they forbid users to create namespaces.
 const NAMESPACES: [(&str, &str); 3] = [
     ("user/max_user_namespaces", "0"),
     ("kernel/unprivileged_userns_clone", "0"),

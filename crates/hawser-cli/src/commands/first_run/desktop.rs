@@ -8,14 +8,14 @@ use anyhow::{Context as _, bail};
 /// A desktop whose settings can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Desktop {
-    /// By `gsettings`.
+    /// GNOME, changed by `gsettings`.
     Gnome,
-    /// By `kwriteconfig`, version 5 or 6.
+    /// KDE, changed by `kwriteconfig`, version 5 or 6.
     Kde(&'static str),
 }
 
 impl Desktop {
-    /// The one that the user works at, if any.
+    /// Returns the user's current desktop, if there is one.
     pub(super) fn find() -> Option<Self> {
         let name = env::var("XDG_CURRENT_DESKTOP").unwrap_or_default();
         let is = |it: &str| name.split(':').any(|part| part.eq_ignore_ascii_case(it));
@@ -27,7 +27,7 @@ impl Desktop {
         (gnome.into_iter().any(is) && is_there("gsettings")).then_some(Self::Gnome)
     }
 
-    /// The commands that have programs use the SOCKS proxy at this port of the machine.
+    /// Returns the commands that make programs use the SOCKS proxy at this port of the machine.
     pub(super) fn commands(self, port: u16) -> Vec<Vec<String>> {
         let port = port.to_string();
         let words = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect();
@@ -44,7 +44,7 @@ impl Desktop {
         }
     }
 
-    /// The commands that set what is set now.
+    /// Returns the commands that restore the current settings.
     pub(super) fn now(self) -> anyhow::Result<Vec<Vec<String>>> {
         match self {
             Self::Gnome => [(PROXY, "mode"), (SOCKS, "host"), (SOCKS, "port")]
@@ -75,7 +75,7 @@ impl Desktop {
     }
 }
 
-/// Runs such commands.
+/// Runs the commands.
 pub(super) fn run(commands: &[Vec<String>]) -> anyhow::Result<()> {
     for command in commands {
         if let Some((program, arguments)) = command.split_first() {

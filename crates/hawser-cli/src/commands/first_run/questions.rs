@@ -1,4 +1,4 @@
-//! What has to be known, and who says it: the command line, or whoever sits at the terminal.
+//! The questions of `hawser setup`, answered by the command line or by the user at the terminal.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -14,44 +14,44 @@ use crate::args::{SetupArgs, Whose, YesNo};
 use crate::daemon::proxy::session::{is_enrolled, reference};
 use crate::setup::{Setup, Usage};
 
-/// What this machine is to be.
+/// Role of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It has several links.
+    /// A client with several links.
     Client {
         /// An invite to enrol with.
         gateway: Option<GatewaySource>,
-        /// Interfaces that cost by the byte.
+        /// Interfaces whose traffic costs money by volume.
         metered: Vec<String>,
     },
-    /// Others use it; these addresses go into invites.
+    /// A gateway for others; these addresses go into invites.
     Gateway { advertise: Vec<HostPort> },
 }
 
-/// What is to be done.
+/// The user's answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answers {
     pub(super) role: Role,
     /// The connections of all programs are captured.
     pub(super) is_captured: bool,
-    /// Programs that go by the desktop's settings use the proxy port.
+    /// Programs that follow the desktop's settings use the proxy port.
     pub(super) desktop: bool,
-    /// It starts now, and by itself from now on.
+    /// The service starts now, and by itself from now on.
     pub(super) boot: bool,
 }
 
-/// What is there before.
+/// State of the machine before the setup.
 pub(super) struct Ground {
     pub(super) is_root: bool,
     /// The state directory is the one that the service uses.
     is_usual_state: bool,
     is_config_named: bool,
-    /// It has `capture` in it.
+    /// The configuration contains `capture`.
     is_capture_configured: bool,
     is_enrolled: bool,
     /// Names and addresses of the links.
     links: Vec<(String, String)>,
-    /// Every address of this machine is one of a private network.
+    /// Every address of this machine is a private one.
     is_private: bool,
     desktop: Option<Desktop>,
     systemd: Systemd,
@@ -83,7 +83,7 @@ impl Ground {
         }
     }
 
-    /// Refuses what can't be done, before anything is.
+    /// Refuses answers that can't be carried out, before anything is changed.
     pub(super) fn check(&self, answers: &Answers) -> anyhow::Result<()> {
         let wrong = |problem: &str| Err(Usage(problem.to_owned()).into());
         if answers.is_captured && !self.is_root {
@@ -131,7 +131,7 @@ impl Ground {
         if let Role::Client { metered, .. } = &answers.role {
             let known = |name: &String| self.links.iter().any(|(link, _)| link == name);
             if let Some(unknown) = metered.iter().find(|name| !known(name)) {
-                // It may be plugged in later.
+                // The interface may be plugged in later.
                 eprintln!(
                     "hawser: no link is called {unknown} now; it will be metered when it appears"
                 );
@@ -142,7 +142,7 @@ impl Ground {
 }
 
 impl Answers {
-    /// Takes what the command line says, and asks for the rest where somebody can be asked.
+    /// Takes answers from the command line, and asks for the rest at the terminal.
     pub(super) fn find(args: &SetupArgs, ground: &Ground) -> anyhow::Result<Self> {
         let mut asking = Asking::new(args.yes);
         let role = role(args, ground, &mut asking)?;
@@ -163,12 +163,12 @@ impl Answers {
         })
     }
 
-    /// The service that does it.
+    /// Returns the service for this role.
     pub(super) fn unit(&self) -> &'static str {
         self.units().0
     }
 
-    /// That, and the one that can't run beside it.
+    /// Returns the service for this role, and the service that can't run beside it.
     fn units(&self) -> (&'static str, &'static str) {
         match self.role {
             Role::Client { .. } => (CLIENT, GATEWAY),
@@ -212,7 +212,7 @@ enum First {
     Gateway,
 }
 
-/// Asks at a terminal; takes what is usual without one, where that was allowed.
+/// Asks questions at the terminal, or takes the defaults if the user has allowed that (`--yes`).
 struct Asking {
     takes_usual: bool,
     number: u32,
@@ -337,7 +337,7 @@ impl Asking {
         })
     }
 
-    /// Asks until the answer makes sense. An empty line is the usual answer.
+    /// Asks until the answer is valid. An empty line stands for the default.
     fn ask<T>(
         &mut self,
         question: &str,

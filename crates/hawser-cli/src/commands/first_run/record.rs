@@ -1,5 +1,5 @@
-//! What `hawser setup` has done, so that it can be taken back. Each step is written down before it
-//! is done.
+//! Record of what `hawser setup` has done, so that it can be undone. Each step is recorded before
+//! it is done.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::Undo;
 
-/// A step, with what was there before it.
+/// A step, with the state before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case")]
 pub(super) enum Step {
@@ -21,20 +21,20 @@ pub(super) enum Step {
     /// Changed the configuration.
     Config {
         file: PathBuf,
-        /// Its text before; none where there was no file.
+        /// Text before the change; `None` if there was no file.
         before: Option<String>,
-        /// And after.
+        /// Text after the change.
         after: String,
     },
-    /// Made a file of the service manager's.
+    /// Created a file for the service manager.
     Unit {
         file: PathBuf,
         text: String,
         of_user: bool,
     },
-    /// Had the service manager start this at boot.
+    /// Made the service manager start this unit at boot.
     Boot { unit: String, of_user: bool },
-    /// Changed the desktop's proxy settings, which were these, as commands that set them.
+    /// Changed the desktop's proxy settings; `before` are commands that restore the old settings.
     Desktop { before: Vec<Vec<String>> },
 }
 
@@ -50,7 +50,7 @@ impl Step {
     }
 }
 
-/// The steps that were not taken back, in their order.
+/// The steps that were not undone, in their order.
 pub(super) struct Record {
     path: PathBuf,
     steps: Vec<Step>,
@@ -58,7 +58,7 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn open(state: &StateDir) -> anyhow::Result<Self> {
-        // What root takes back must not be said by a service, whose the state directory is.
+        // The service user owns the state directory, and must not choose what root undoes.
         let path = if state.is_system() {
             PathBuf::from(RECORD_OF_ROOT)
         } else {
@@ -72,7 +72,7 @@ impl Record {
         Ok(Self { path, steps })
     }
 
-    /// Writes down a step that is done next; one that stands here already stays as it is.
+    /// Records a step before it is done. Does nothing if the same step is recorded already.
     pub(super) fn add(&mut self, step: Step) -> anyhow::Result<()> {
         if self.steps.contains(&step) {
             return Ok(());
@@ -81,7 +81,7 @@ impl Record {
         self.write()
     }
 
-    /// Whether this file of the service manager's is an earlier run's, with this text.
+    /// Returns whether an earlier run created this file for the service manager with this text.
     pub(super) fn has_made(&self, file: &Path, text: &str) -> bool {
         let is_it = |step: &Step| match step {
             Step::Unit {

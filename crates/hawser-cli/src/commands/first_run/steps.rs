@@ -1,4 +1,4 @@
-//! What `hawser setup` does, and how each step is taken back.
+//! The steps of `hawser setup`, and how each of them is undone.
 
 use std::fs;
 use std::io;
@@ -28,7 +28,7 @@ use crate::toml_file::{self, PutBack};
 pub(super) struct Steps<'a> {
     pub(super) setup: &'a Setup,
     pub(super) record: &'a mut Record,
-    /// What was done, for whoever has asked for it.
+    /// Messages to the user about what was done.
     pub(super) lines: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Writes what it takes into the configuration.
+    /// Writes the settings for the answers into the configuration.
     pub(super) fn configure(&mut self, answers: &Answers) -> anyhow::Result<()> {
         let wanted = Settings::of(answers);
         if wanted == Settings::default() {
@@ -83,7 +83,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Has the service manager start it, now and from now on.
+    /// Makes the service manager start the service, now and at boot.
     pub(super) fn start_at_boot(&mut self, answers: &Answers) -> anyhow::Result<()> {
         let of_user = !rustix::process::geteuid().is_root();
         let systemd = Systemd { of_user };
@@ -108,7 +108,7 @@ impl Steps<'_> {
             ));
         }
         if systemd.is_enabled(unit) {
-            // It was before; so it stays when the rest is taken back.
+            // The unit was enabled before, so undo does not disable it.
             self.restart(systemd, unit)?;
             self.lines
                 .push(format!("{unit} runs with the new settings"));
@@ -128,18 +128,18 @@ impl Steps<'_> {
 
     fn restart(&self, systemd: Systemd, unit: &str) -> anyhow::Result<()> {
         systemd.run(&["daemon-reload"])?;
-        // It returns when the port is open.
+        // `systemctl restart` returns when the port is open.
         if systemd.run(&["restart", unit]).is_err() {
             bail!("{unit} does not start: {}", systemd.last_words(unit));
         }
         Ok(())
     }
 
-    /// Makes a file of the service manager's, which must not be another's.
+    /// Creates a file for the service manager; fails if the file exists with another text.
     fn put(&mut self, file: &Path, text: &str, of_user: bool) -> anyhow::Result<()> {
         match fs::read_to_string(file) {
             Ok(there) if there == text => return Ok(()),
-            // Of an earlier version.
+            // An earlier version of Hawser created the file.
             Ok(there) if self.record.has_made(file, &there) => {}
             Ok(_) => bail!(
                 "{} is there already, and says something else",
@@ -162,7 +162,7 @@ impl Steps<'_> {
         write().with_context(|| format!("can't write {}", file.display()))
     }
 
-    /// Without a service.
+    /// Tells how to start Hawser without a service.
     pub(super) fn say_how_to_start(&mut self, answers: &Answers) {
         let command = match answers.role {
             Role::Client { .. } => "hawser up",
@@ -185,12 +185,13 @@ impl Steps<'_> {
     }
 }
 
-/// What goes into the configuration.
+/// Settings to write into the configuration.
 #[derive(Default, PartialEq, Eq)]
 struct Settings<'a> {
     metered: &'a [String],
     advertise: &'a [HostPort],
-    /// Services are told by a drop-in, which gives them the rights, too.
+    /// Capture for `hawser up` without a service. A service gets it, with its permissions, by a
+    /// drop-in.
     captures: bool,
 }
 
@@ -207,7 +208,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The text of a configuration with these settings, which are written nowhere yet.
+    /// Returns the text of a configuration with these settings added, without writing it.
     fn added_to(&self, text: &str) -> anyhow::Result<String> {
         let folder = tempfile::tempdir()?;
         let copy = folder.path().join("hawser.toml");
@@ -253,7 +254,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Takes a step back; says what was done.
+/// Undoes a step; returns a message about it.
 pub(super) fn take_back(setup: &Setup, step: &Step) -> anyhow::Result<String> {
     match step {
         Step::Boot { unit, of_user } => {
@@ -275,7 +276,7 @@ pub(super) fn take_back(setup: &Setup, step: &Step) -> anyhow::Result<String> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error).with_context(|| file.display().to_string()),
             }
-            // Its folder stays where others have put something there.
+            // The folder stays if it contains files of others.
             if let Some(folder) = file.parent()
                 && folder.extension().is_some_and(|it| it == "d")
             {
@@ -304,7 +305,7 @@ pub(super) fn take_back(setup: &Setup, step: &Step) -> anyhow::Result<String> {
     }
 }
 
-/// Puts the text of the configuration back, unless somebody has changed it since.
+/// Restores the text of the configuration, unless it was changed since.
 fn restore(file: &Path, before: Option<&str>, after: &str) -> anyhow::Result<String> {
     let shown = file.display();
     Ok(match toml_file::put_back(file, after, before)? {
@@ -316,7 +317,7 @@ fn restore(file: &Path, before: Option<&str>, after: &str) -> anyhow::Result<Str
     })
 }
 
-/// What a gigabyte of a metered link costs beside one of others.
+/// Price that makes metered links more expensive than the others, which are free.
 const PRICE: &str = "1EUR/GB";
 const CAPTURE: &str =
     include_str!("../../../../../contrib/systemd/hawser-up.service.d/capture.conf");

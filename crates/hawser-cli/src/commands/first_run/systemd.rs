@@ -14,29 +14,29 @@ pub(super) struct Systemd {
 }
 
 impl Systemd {
-    /// Whether it answers; sd_booted(3) for root's.
+    /// Returns whether the manager runs; for root's, by the test of sd_booted(3).
     pub(super) fn runs(self) -> bool {
         if !self.of_user {
             Path::new("/run/systemd/system").is_dir()
         } else {
             self.ask(&["is-system-running"]).is_ok_and(|said| {
-                // Anything but "offline" or nothing at all: "degraded" runs as well.
+                // Any other state runs, such as "degraded".
                 !matches!(said.trim(), "" | "offline" | "unknown")
             })
         }
     }
 
-    /// Whether a unit starts by itself.
+    /// Returns whether a unit starts by itself.
     pub(super) fn is_enabled(self, unit: &str) -> bool {
         self.run(&["is-enabled", "--quiet", unit]).is_ok()
     }
 
-    /// Whether it knows this unit.
+    /// Returns whether the manager knows this unit.
     pub(super) fn has(self, unit: &str) -> bool {
         self.run(&["cat", unit]).is_ok()
     }
 
-    /// Where units and drop-ins go that are not of a package.
+    /// Returns the folder of units and drop-ins that do not belong to a package.
     pub(super) fn folder(self) -> anyhow::Result<PathBuf> {
         if !self.of_user {
             Ok("/etc/systemd/system".into())
@@ -46,7 +46,7 @@ impl Systemd {
         }
     }
 
-    /// Runs `systemctl`, and quotes it where it fails.
+    /// Runs `systemctl`; an error quotes its output.
     pub(super) fn run(self, arguments: &[&str]) -> anyhow::Result<()> {
         let output = self.command(arguments).output();
         let output = output.context("can't run systemctl")?;
@@ -57,7 +57,7 @@ impl Systemd {
         Ok(())
     }
 
-    /// The last line that a unit's program has logged, or how it is found.
+    /// Returns the last line that a unit's program has logged, or the command that shows the log.
     pub(super) fn last_words(self, unit: &str) -> String {
         let user = self.of_user.then_some("--user");
         let mut command = Command::new("journalctl");
@@ -67,7 +67,7 @@ impl Systemd {
         let output = command.args(["--lines=10", "--unit", unit]).output();
         let said = output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
         let said = said.unwrap_or_default();
-        // Lines of the service manager's own say that it failed, and not why.
+        // The service manager's own lines tell that the unit failed, but not why.
         let of_program = said
             .lines()
             .rev()
@@ -79,7 +79,7 @@ impl Systemd {
         }
     }
 
-    /// What it answers, whatever its exit code.
+    /// Returns the output of `systemctl`, whatever its exit code.
     fn ask(self, arguments: &[&str]) -> anyhow::Result<String> {
         let output = self.command(arguments).output()?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

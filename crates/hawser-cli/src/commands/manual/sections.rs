@@ -1,8 +1,8 @@
-//! What pages say beside flags: examples, files and exit codes.
+//! Sections of manual pages other than flags: examples, files and exit codes.
 
 use clap_mangen::roff::{Roff, roman};
 
-/// The sections that follow the flags on the page of a command, called as in `hawser-up`.
+/// Returns the sections after the flags on the page of a command, which is named like `hawser-up`.
 pub(super) fn after_flags(page: &str) -> Roff {
     let mut text = Roff::new();
     let examples = EXAMPLES.iter().filter(|(of, ..)| *of == page);
@@ -29,7 +29,7 @@ pub(super) fn after_flags(page: &str) -> Roff {
     text
 }
 
-/// A section of words, each with what it means; nothing where there are none.
+/// Adds a section of words with their meanings, unless there are none.
 fn list<'a>(text: &mut Roff, title: &str, lines: impl Iterator<Item = (&'a str, &'a str)>) {
     let mut lines = lines.peekable();
     if lines.peek().is_none() {
@@ -43,7 +43,7 @@ fn list<'a>(text: &mut Roff, title: &str, lines: impl Iterator<Item = (&'a str, 
     }
 }
 
-/// The page, a command line, and what it is for.
+/// The page, a command line, and its purpose.
 const EXAMPLES: [(&str, &str, &str); 34] = [
     (
         "hawser",
@@ -250,7 +250,7 @@ const EVERY_EXIT_CODE: [(&str, &str); 3] = [
     ),
 ];
 
-/// The page, a code, and what it says there.
+/// The page, an exit code, and its meaning.
 const EXIT_CODES: [(&str, &str, &str); 1] = [(
     "hawser-run",
     "others",

@@ -1,4 +1,4 @@
-//! Rules and verdicts as people and programs read them.
+//! Rules and verdicts as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use hawser_policy::{
 use hawser_sched::connection::{By, GatewayUse};
 use serde_json::{Map, Value, json};
 
-/// The rules of those sources that are `shown`, with the links that are not `present`.
+/// Returns the rules of the sources that are `shown`, with notes on links that are not `present`.
 pub(super) fn list_text(
     set: &RuleSet,
     shown: impl Fn(Source) -> bool,
@@ -32,7 +32,7 @@ pub(super) fn list_text(
     }
 }
 
-/// The same as JSON.
+/// Returns the same as JSON.
 pub(super) fn list_json(
     set: &RuleSet,
     shown: impl Fn(Source) -> bool,
@@ -92,7 +92,7 @@ pub(super) fn test_text(
     text
 }
 
-/// The same as JSON, with every rule.
+/// Returns the same as JSON, with every rule.
 pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<GatewayUse>) -> Value {
     let verdict = set.judge(facts);
     let way = gateway.map(|usage| way(usage, &verdict));
@@ -118,8 +118,8 @@ pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<Gatewa
     json!({ "verdict": fields.map(field).collect::<Map<_, _>>(), "way": way, "rules": rules })
 }
 
-/// Returns the route of such a connection where there is a gateway, with the reason, as far as both
-/// are known without the current links.
+/// Returns the route of such a connection with a gateway, and the reason, as far as they do not
+/// depend on the current links.
 fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
     let (by, why) = ruled(usage, verdict, false, false);
     let is_packets = verdict.mode == Mode::Packet && by == Some(By::Gateway);
@@ -142,7 +142,7 @@ fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
     (way, format!("{why}{unless}"))
 }
 
-/// Returns the fields of a verdict, with the places of the rules for each.
+/// Returns the fields of a verdict, each with the index of the rule that decided it.
 fn fields(verdict: &Verdict) -> [(&'static str, String, Option<usize>); 4] {
     let avoid: Vec<&str> = verdict.avoid.iter().map(|avoid| avoid.name()).collect();
     let avoid = if avoid.is_empty() {
@@ -158,7 +158,7 @@ fn fields(verdict: &Verdict) -> [(&'static str, String, Option<usize>); 4] {
     ]
 }
 
-/// `3 (user)`, with the rule's name where it has one.
+/// Formats a rule's number and source as in `3 (user)`, with the rule's name if it has one.
 fn title(set: &RuleSet, place: usize) -> String {
     let rule = set.rules().get(place);
     let source = rule.map(|rule| rule.source).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The program that `hawser run` runs: its start, the signals meant for it, and its end.
+//! The program that `hawser run` runs: its start, the signals forwarded to it, and its end.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,16 +11,16 @@ use rustix::process::{Pid, Resource, Signal, getpgrp, getrlimit, kill_process, s
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
 
-/// A program that runs with our terminal, input and output.
+/// A program that runs with this process's terminal, input and output.
 pub(super) struct Child {
     inner: tokio::process::Child,
     signals: Signals,
 }
 
 impl Child {
-    /// Starts it. `Err`: it can't be run, with the exit code that says so; that has been told.
+    /// Starts the program. If it can't be run, prints the reason and returns an exit code.
     pub(super) fn start(command: Command) -> anyhow::Result<Result<Self, ExitCode>> {
-        // Before the program runs, so that none is lost and none ends us without it.
+        // Installed before the program runs, so that no signal is lost or ends this process alone.
         let signals = Signals::listen()?;
         match spawn(command) {
             Ok(inner) => Ok(Ok(Self { inner, signals })),
@@ -28,7 +28,7 @@ impl Child {
         }
     }
 
-    /// Waits for its end and passes on signals until then.
+    /// Waits for the program's end and forwards signals until then.
     pub(super) async fn end(mut self) -> anyhow::Result<ExitCode> {
         let id = self.inner.id().and_then(|id| i32::try_from(id).ok());
         let id = id.and_then(Pid::from_raw);
@@ -39,7 +39,7 @@ impl Child {
                     if let Some(id) = id
                         && let Err(error) = kill_process(id, signal)
                     {
-                        tracing::debug!(%error, ?signal, "a signal is not passed on");
+                        tracing::debug!(%error, ?signal, "can't forward a signal to the program");
                     }
                 }
             }
@@ -47,7 +47,7 @@ impl Child {
     }
 }
 
-/// Says that a program can't be run; the exit code that says so too.
+/// Prints why a program can't be run, and returns the exit code for that.
 pub(crate) fn cannot_run(program: &str, error: &io::Error) -> ExitCode {
     eprintln!("hawser: can't run {program}: {error}");
     ExitCode::from(match error.kind() {
@@ -56,14 +56,14 @@ pub(crate) fn cannot_run(program: &str, error: &io::Error) -> ExitCode {
     })
 }
 
-/// Starts `command` with the limit of open files that we were started with.
+/// Starts `command` with the limit of open files that this process was started with.
 fn spawn(command: Command) -> Result<tokio::process::Child, (String, io::Error)> {
     let program = command.get_program().to_string_lossy().into_owned();
     let ours = getrlimit(Resource::Nofile);
     let theirs = crate::setup::open_files_before().unwrap_or(ours);
     let set = |limit| {
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::debug!(%error, "the limit of open files stays as it is");
+            tracing::debug!(%error, "can't change the limit of open files");
         }
     };
     set(theirs);
@@ -72,7 +72,7 @@ fn spawn(command: Command) -> Result<tokio::process::Child, (String, io::Error)>
     spawned.map_err(|error| (program, error))
 }
 
-/// The exit code that a shell would show.
+/// Returns the exit code that a shell would show.
 fn code(status: ExitStatus) -> ExitCode {
     let signalled = || status.signal().map(|signal| SIGNALLED + signal);
     let code = status.code().or_else(signalled).unwrap_or(1);
@@ -90,7 +90,7 @@ pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.is_file())
 }
 
-/// Signals that are meant for the program as well.
+/// Signals to forward to the program.
 struct Signals {
     all: Vec<(Arrivals, Signal)>,
 }
@@ -105,7 +105,7 @@ impl Signals {
         })
     }
 
-    /// The next one that the program has not got by itself: what is typed reaches both.
+    /// Returns the next signal to forward. Signals typed at the terminal reach the program anyway.
     async fn next(&mut self) -> Signal {
         loop {
             let arrivals = self.all.iter_mut().map(|(arrivals, passed)| {
@@ -125,7 +125,8 @@ impl Signals {
     }
 }
 
-/// Returns whether a terminal sends what is typed there to our process group.
+/// Returns whether this process group is in the foreground of a terminal, so that typed signals
+/// reach it.
 fn in_foreground() -> bool {
     let own = Some(getpgrp());
     let terminals = [
@@ -145,7 +146,7 @@ const PASSED_ON: [Signal; 6] = [
     Signal::QUIT,
 ];
 const TYPED: [Signal; 2] = [Signal::INT, Signal::QUIT];
-/// As shells and `env` have it.
+/// Exit code of shells and `env` for a program that is not found.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 const SIGNALLED: i32 = 128;

@@ -1,4 +1,4 @@
-//! Takes all packets of a program, which runs in a network of its own.
+//! Carries all packets of a program that runs in a network of its own.
 
 use std::io::Write as _;
 use std::pin::pin;
@@ -19,8 +19,8 @@ use super::child::Child;
 use crate::args::RunArgs;
 use crate::setup::asked_to_end;
 
-/// Runs the program to its end, with its packets carried over the gateway of `client`, and its
-/// questions for names answered by `names`.
+/// Runs the program to its end. Carries its packets over the gateway of `client`; `names` answers
+/// its DNS queries.
 pub(super) async fn run(
     args: &RunArgs,
     client: &Arc<Client>,
@@ -39,15 +39,15 @@ pub(super) async fn run(
     };
     let mut ended = pin!(child.end());
     let enclosed = tokio::select! {
-        // It has said why.
+        // The program has printed the reason.
         code = &mut ended => return code,
         enclosed = enclosure.device() => enclosed?,
     };
     let keeper = Keeper::start(enclosed.process()).await;
     let tun = enclosed.start().await?;
-    // The mount keeps it.
+    // The mount keeps the file.
     drop(servers);
-    // This thread would have to be woken for each batch of packets; a task's is awake already.
+    // A task, not this future: the main thread would have to be woken for each batch of packets.
     let mut carrier = JoinSet::new();
     carrier.spawn(tunnel.carry(tun, names));
     let code = tokio::select! {
@@ -61,30 +61,31 @@ pub(super) async fn run(
     let finished = async {
         match keeper {
             Ok(keeper) => keeper.finish().await,
-            Err(error) => tracing::debug!(%error, "nothing keeps the program's network"),
+            Err(error) => tracing::debug!(%error, "can't keep the program's network after its end"),
         }
     };
     tokio::select! {
         () = finished => {}
         Some(error) = carrier.join_next() => {
-            tracing::debug!(?error, "what the program sent last may be lost");
+            tracing::debug!(?error, "last data of the program may be lost");
         }
     }
     code
 }
 
-/// The process that keeps the program's network until what it has sent is acknowledged.
+/// The process that keeps the program's network until the data that the program has sent is
+/// acknowledged.
 struct Keeper {
     process: tokio::process::Child,
 }
 
 impl Keeper {
-    /// Starts it in the network of the process `of`.
+    /// Starts the keeper in the network of the process `of`.
     async fn start(of: Option<i32>) -> std::io::Result<Self> {
         let of = of.ok_or(std::io::ErrorKind::NotFound)?;
         let mut command = tokio::process::Command::new(std::env::current_exe()?);
         command.args(["keeper", "--process", &of.to_string()]);
-        // What is typed at the terminal is not meant for it.
+        // In a process group of its own, the keeper gets no signals from the terminal.
         command.process_group(0).kill_on_drop(true);
         command
             .stdin(Stdio::piped())
@@ -97,7 +98,7 @@ impl Keeper {
         Ok(Self { process })
     }
 
-    /// The program has ended: waits until it is done, or somebody has enough of that.
+    /// Call after the program's end: waits until the keeper is done, or a signal asks to end.
     async fn finish(mut self) {
         drop(self.process.stdin.take());
         tokio::select! {
@@ -107,7 +108,7 @@ impl Keeper {
     }
 }
 
-/// A `resolv.conf` whose server is answered for by the tunnel. Programs of any user may read it.
+/// Creates a `resolv.conf` with name servers that the tunnel answers for. Any user may read it.
 fn servers_file(terms: &Terms) -> std::io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt as _;
     let readable = std::fs::Permissions::from_mode(0o644);
@@ -118,7 +119,7 @@ fn servers_file(terms: &Terms) -> std::io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// This program again, which becomes the other one.
+/// Returns the command that runs this program again, which then becomes the user's program.
 fn command(
     args: &RunArgs,
     enclosure: &Enclosure,

@@ -1,5 +1,5 @@
-//! Takes a program's connections by a program in the kernel: those that go straight never pass
-//! through this process.
+//! Captures a program's connections in the kernel: direct connections never pass through this
+//! process.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -23,30 +23,30 @@ use crate::daemon::proxy::captured::{redirect, settings};
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::links::Links;
 
-/// A control group of its own, whose connections can be captured.
+/// A control group for the program, whose connections can be captured.
 pub(super) struct Kernel {
-    // Detached before the group goes.
+    // Dropped first: the kernel's programs are detached before the group is removed.
     capture: Capture,
     group: RunGroup,
 }
 
-/// Sources of the kernel's tables.
+/// Sources for the kernel's tables.
 pub(super) struct Sources<'a> {
     pub(super) direct: &'a Direct,
     pub(super) links: Links,
     pub(super) rules: ConnectionRules,
-    /// Servers that connections go to over sessions with them, where such are looked for.
+    /// Servers that connections reach over sessions, if such servers are looked for.
     pub(super) discovered: Option<DiscoveredServers>,
-    /// Names that are held to their vouchers.
+    /// Names that are checked against their vouchers.
     pub(super) vouched: Option<VouchedServers>,
-    /// Answers what the program asks name servers.
+    /// Answers the program's DNS queries.
     pub(super) names: NameStub,
-    /// What names do not lead to.
+    /// This machine, to whose addresses names must not resolve.
     pub(super) machine: ThisMachine,
 }
 
 impl Sources<'_> {
-    /// Opens connections over links, and by these ways besides.
+    /// Returns a dialer over links, and also over the gateway and peers if given.
     pub(super) fn dialer(
         &self,
         gateway: Option<BondDialer>,
@@ -66,20 +66,20 @@ impl Sources<'_> {
 }
 
 impl Kernel {
-    /// Fails where that is not permitted, or the kernel can't.
+    /// Prepares the control group and the capture. Fails if the kernel lacks or forbids a feature.
     pub(super) fn prepare() -> Result<Self, CaptureError> {
         let group = RunGroup::create()?;
         let capture = Capture::start(group.path(), &Settings::default())?;
         Ok(Self { capture, group })
     }
 
-    /// The control group's folder.
+    /// Returns the control group's folder.
     pub(super) fn group(&self) -> &Path {
         self.group.path()
     }
 
-    /// Runs the program in the group, each connection over the link that `policy` chooses, but for
-    /// those to servers that are discovered or vouched for.
+    /// Runs the program in the group. Each connection uses the link that `policy` chooses, except
+    /// connections to servers that are discovered or vouched for.
     pub(super) async fn run(
         mut self,
         args: &RunArgs,
@@ -97,9 +97,9 @@ impl Kernel {
         self.start(args, sources).await
     }
 
-    /// Runs the program with those of its connections made by `dialer` that `usage` and the rules
-    /// have for the gateway, or that go to servers that were discovered, and each other one over
-    /// the link that `policy` chooses. Without a gateway there is no usage of it.
+    /// Runs the program in the group. `dialer` makes the connections that `usage` and the rules
+    /// send to the gateway, and those to discovered servers. Each other connection uses the link
+    /// that `policy` chooses. `usage` is `None` without a gateway.
     pub(super) async fn run_bonded<D: Dialer>(
         mut self,
         args: &RunArgs,
@@ -110,7 +110,7 @@ impl Kernel {
         let server = redirect(&mut self.capture, &dialer, settings(policy), usage).await?;
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async move {
-            // Dropped or sent: either is the end.
+            // Ends when the sender sends or is dropped.
             let _ = ended.await;
         }));
         let code = self.start(args, sources).await;
@@ -143,7 +143,7 @@ impl Kernel {
         let keeping = tokio::spawn(places.run(sources.rules));
         let code = child.end().await;
         keeping.abort();
-        // The programs are detached with it, before the group goes.
+        // The kernel's programs are detached with the task, before the group is removed.
         let _ = keeping.await;
         code
     }

@@ -1,4 +1,4 @@
-//! Takes a program's connections by the library that it loads.
+//! Captures a program's connections with a library that the program loads.
 
 use std::env;
 use std::net::{IpAddr, SocketAddr};
@@ -22,8 +22,8 @@ use crate::args::RunArgs;
 use crate::daemon::proxy::links::Links;
 use crate::setup::Setup;
 
-/// Runs the program with its connections made by `dialer`, and its questions for names answered by
-/// `names`. What is `held` goes by `dialer` or nowhere.
+/// Runs the program. `dialer` makes its connections, and `names` answers its DNS queries.
+/// Connections to `held` servers are made by `dialer` or refused.
 pub(super) async fn run<D: Dialer>(
     setup: &Setup,
     args: &RunArgs,
@@ -50,7 +50,7 @@ pub(super) async fn run<D: Dialer>(
     say_if_unaffected(args);
     let (end, ended) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.run(async move {
-        // Dropped or sent: either is the end.
+        // Ends when the sender sends or is dropped.
         let _ = ended.await;
     }));
     let code = match Child::start(command)? {
@@ -85,7 +85,7 @@ async fn outlive(registry: &Registry) {
     }
 }
 
-/// Takes what links of ours lead to, rather than this machine, a network that it is on, or a VPN.
+/// Admits destinations that the links lead to, but not this machine, its networks, or a VPN.
 pub(super) struct LeadsOut {
     pub(super) links: Links,
     /// Names of links; empty for all.
@@ -95,7 +95,7 @@ pub(super) struct LeadsOut {
     pub(super) routes: Routes,
 }
 
-/// What is taken of a program.
+/// Decides which connections of a program are captured.
 struct Admission {
     leads_out: LeadsOut,
     names: NameStub,
@@ -144,7 +144,7 @@ impl LeadsOut {
     }
 }
 
-/// Says so if it can be seen that the program will go its own ways.
+/// Warns if the program will evidently bypass the library.
 fn say_if_unaffected(args: &RunArgs) {
     let Some(path) = child::find(args.program()) else {
         return;
@@ -174,7 +174,7 @@ impl Lookup for Announced {
         tracing::debug!(
             destination = %arrival.destination,
             process = arrival.process.name,
-            "a connection of the program"
+            "accepted a connection of the program"
         );
         Some(Redirected {
             destination: arrival.destination,

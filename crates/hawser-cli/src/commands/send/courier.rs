@@ -1,4 +1,4 @@
-//! Takes one thing after the other to the receiver, again after the session was lost.
+//! Sends items to the receiver, and retries after the session was lost.
 
 use std::fmt::Display;
 use std::io;
@@ -19,18 +19,18 @@ use tokio::sync::Semaphore;
 
 use crate::commands::board::{FileBar, Place};
 
-/// Sends over one client, so many things at the same time.
+/// Sends over one client, [`AT_ONCE`] items at a time.
 pub(super) struct Courier {
     client: Arc<Client>,
     permits: Semaphore,
 }
 
-/// What can be sent again.
+/// An item whose transfer can be retried.
 #[derive(Clone, Copy)]
 pub(super) enum Parcel<'a> {
     /// A file that the user named, with its path at the receiver.
     File(&'a Path, Option<&'a EntryPath>),
-    /// Something in a directory.
+    /// An entry of a directory.
     Entry(&'a TreeEntry),
 }
 
@@ -44,13 +44,14 @@ impl Parcel<'_> {
 }
 
 impl Courier {
-    /// Sends over `client`.
+    /// Creates a courier that sends over `client`.
     pub(super) fn new(client: Arc<Client>) -> Self {
         let permits = Semaphore::new(AT_ONCE);
         Self { client, permits }
     }
 
-    /// Sends, again after the session was lost, until it is there or will never be.
+    /// Sends an item; retries after the session was lost, until the transfer succeeds or fails for
+    /// good.
     pub(super) async fn send(
         &self,
         parcel: Parcel<'_>,
@@ -61,7 +62,7 @@ impl Courier {
         retry(&shown, place, attempt, AttemptError::is_final).await
     }
 
-    /// Sends standard input, again until the receiver wants it: it can be read once only.
+    /// Sends standard input; retries only until the receiver accepts it, as it is read only once.
     pub(super) async fn send_input(
         &self,
         path: &EntryPath,
@@ -73,7 +74,7 @@ impl Courier {
             io::stdin()
         };
         let attempt = async || Ok(send_input(self.open().await?, open, path, place).await?);
-        // The receiver may not have noticed yet that an earlier sender of that name has gone.
+        // The receiver may not have noticed yet that an earlier sender of that name has ended.
         let is_final = |error: &AttemptError| {
             is_wanted.load(Ordering::Relaxed) || (error.is_final() && !error.is_busy())
         };
@@ -86,7 +87,7 @@ impl Courier {
         match parcel {
             Parcel::Entry(entry) => Ok(send_entry(self.open().await?, entry, place).await?),
             Parcel::File(path, name) => {
-                // Else the receiver would hear of a transfer that never begins.
+                // Checked first, so that the receiver is not told of a transfer that never begins.
                 let opened = tokio::fs::File::open(path).await;
                 opened.map_err(|source| {
                     let path = path.to_path_buf();
@@ -100,7 +101,7 @@ impl Courier {
         }
     }
 
-    /// Opens a stream that the receiver takes a file from.
+    /// Opens a stream for a file to the receiver.
     async fn open(&self) -> Result<Bonded, AttemptError> {
         let mut stream = self.client.open(Purpose::File.opening()).await?;
         stream.accepted().await.map_err(|error| {
@@ -197,7 +198,7 @@ impl AttemptError {
         matches!(self, Self::Send(SendError::Refused { refusal, .. }) if *refusal == Refusal::Busy)
     }
 
-    /// Returns whether the way to the receiver failed, not the file or the receiver.
+    /// Returns whether the connection to the receiver failed, not the file or the receiver.
     pub(super) fn is_about_the_way(&self) -> bool {
         matches!(
             self,
@@ -210,9 +211,9 @@ impl AttemptError {
         match self {
             Self::NoReceiver | Self::TooOld => true,
             Self::Send(SendError::Refused { refusal, .. }) => match refusal {
-                // A folder within may be closed while others are open.
+                // One folder may deny access while others allow it.
                 Refusal::Permission => entry.path == *top,
-                // A smaller file may fit where a large one does not.
+                // A smaller file may fit even if a large one does not.
                 Refusal::DiskFull => entry.kind != EntryKind::File || entry.size <= SMALL_FILE_SIZE,
                 _ => false,
             },
@@ -220,7 +221,7 @@ impl AttemptError {
         }
     }
 
-    /// A line about a failure, with the name of what failed, in it or in front of it.
+    /// Returns a message about a failure that contains the name of the file, or begins with it.
     pub(super) fn line(&self, name: &str) -> String {
         let is_named = match self {
             Self::Send(error) => match error {
@@ -246,10 +247,10 @@ impl AttemptError {
     }
 }
 
-/// Streams with files at the same time. Enough for small files to fill the time that each of them
-/// waits for answers; a receiver takes twice as many.
+/// Concurrent streams with files. Enough that small files fill the time in which each of them
+/// waits for answers; a receiver accepts twice as many.
 const AT_ONCE: usize = 8;
-/// Failures in a row without a byte in between.
+/// Limit of consecutive failures without a transferred byte in between.
 const MAX_FAILURES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);

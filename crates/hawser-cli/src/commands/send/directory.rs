@@ -1,4 +1,4 @@
-//! A directory with all that is in it, one transfer for each thing.
+//! Sends a directory and its contents, one transfer for each entry.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::courier::{AttemptError, Courier, Parcel};
 use super::outcome::Outcome;
 use crate::commands::board::{Board, TreeBar};
 
-/// Sends a directory; what happened stands in the outcome.
+/// Sends a directory; returns what happened.
 pub(super) async fn send(
     courier: &Courier,
     board: &Board,
@@ -64,13 +64,13 @@ struct Sending<'a> {
     courier: &'a Courier,
     board: &'a Board,
     bar: &'a TreeBar,
-    /// What the directory is called at the receiver.
+    /// Path of the directory at the receiver.
     top: &'a EntryPath,
     outcome: Outcome,
     complaints: usize,
-    /// True once something failed that everything else would fail by.
+    /// True once an error has occurred that all other entries would fail with, too.
     is_over: bool,
-    /// Directories in which something is new at the receiver.
+    /// Directories that have got new entries at the receiver.
     changed: BTreeSet<String>,
 }
 
@@ -87,13 +87,13 @@ impl Sending<'_> {
         }
     }
 
-    /// Directories first, so that nothing waits in one that others may look into.
+    /// Sends directories first, so that each has its permissions before files are put into it.
     async fn send(&mut self, tree: &Tree) {
         let is_directory = |it: &&TreeEntry| it.kind == EntryKind::Directory;
         let (directories, rest): (Vec<_>, Vec<_>) = tree.entries.iter().partition(is_directory);
         self.outcome.directories = self.send_each(&directories).await;
         self.send_each(&rest).await;
-        // What was put into a directory has changed its time.
+        // New entries have changed the directories' times, so these are sent again.
         let changed = std::mem::take(&mut self.changed);
         let is_changed = |it: &&TreeEntry| changed.contains(&it.path.to_string());
         let again: Vec<_> = directories.into_iter().filter(is_changed).collect();
@@ -102,7 +102,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends each of them, several at a time; returns how many the receiver has.
+    /// Sends the entries, several at a time; returns how many the receiver has.
     async fn send_each(&mut self, entries: &[&TreeEntry]) -> usize {
         let mut there = 0;
         let mut due = entries.iter();
@@ -142,7 +142,7 @@ impl Sending<'_> {
     fn fail(&mut self, entry: &TreeEntry, error: &AttemptError) {
         let path = entry.source.display().to_string();
         let concerns_all = error.concerns_all(entry, self.top);
-        // What concerns all is told once, by the first that it hits.
+        // An error that concerns all entries is reported only for the first one.
         if !(concerns_all && self.is_over) {
             self.complain(&error.line(&path));
         }
@@ -150,7 +150,7 @@ impl Sending<'_> {
         self.is_over |= concerns_all;
     }
 
-    /// Says a line, unless many were said.
+    /// Prints a message, unless [`MAX_COMPLAINTS`] were printed.
     fn complain(&mut self, line: &str) {
         self.complaints += 1;
         if self.complaints <= MAX_COMPLAINTS {
@@ -168,7 +168,7 @@ impl Sending<'_> {
     }
 }
 
-/// Things that wait for their turn in memory; the courier decides how many go at the same time.
+/// Entries that wait in memory; the courier decides how many are sent at the same time.
 const AT_ONCE: usize = 8;
-/// Lines about what was not sent, for each directory.
+/// Limit of messages about entries that were not sent, for each directory.
 const MAX_COMPLAINTS: usize = 20;

@@ -1,4 +1,4 @@
-//! What the command line asks to send.
+//! The items that the command line asks to send.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use hawser_file::{EntryPath, NameError};
 use crate::args::SendArgs;
 use crate::setup::Usage;
 
-/// One thing to send.
+/// One item to send.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// A file, or something that turns out not to be one.
+    /// A file, or a path whose transfer fails because it is no file.
     File {
         source: PathBuf,
-        /// Where it goes at the receiver; by its own name if missing.
+        /// Path at the receiver; by default the name of the file.
         path: Option<EntryPath>,
     },
-    /// A directory with all that is in it.
+    /// A directory with its contents.
     Directory { source: PathBuf, path: EntryPath },
     /// Standard input.
     Input { path: EntryPath },
 }
 
 impl Item {
-    /// What it is called here.
+    /// Returns the item's name on this machine.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::File { source, .. } | Self::Directory { source, .. } => {
@@ -35,8 +35,8 @@ impl Item {
         }
     }
 
-    /// What two things cannot both be called at the receiver; `None` where it has no name at all,
-    /// which is for the transfer to complain about.
+    /// Returns the path at the receiver, which no two items may share. `None` if the item has no
+    /// name: its transfer reports that.
     pub(super) fn top(&self) -> Option<String> {
         match self {
             Self::File { source, path: None } => Some(source.file_name()?.display().to_string()),
@@ -49,7 +49,7 @@ impl Item {
     }
 }
 
-/// Reads the command line. Refuses before anything is sent where nothing can be.
+/// Reads the items from the command line. Fails if none of them can be sent.
 pub(super) fn items(args: &SendArgs) -> anyhow::Result<Vec<Item>> {
     if args.name.is_some() && args.files.len() > 1 {
         let got = args.files.len();
@@ -62,7 +62,7 @@ pub(super) fn items(args: &SendArgs) -> anyhow::Result<Vec<Item>> {
         Some(format!("{}: {error}", path.display()))
     };
     let missing: Vec<String> = looked_at.iter().filter_map(is_missing).collect();
-    // Else the others are sent, and these told of.
+    // If only some are missing, the others are sent, and the missing ones reported.
     if missing.len() == looked_at.len() {
         bail!("{}", missing.join("; "));
     }
@@ -96,7 +96,7 @@ fn item(source: &Path, is_directory: bool, name: Option<EntryPath>) -> anyhow::R
     }
 }
 
-/// The name of a directory, of `.` and `..` too.
+/// Returns the name of a directory, including `.` and `..`.
 fn directory_name(path: &Path) -> Result<EntryPath, NameError> {
     match EntryPath::name_of(path) {
         Err(NameError::Directory) => {

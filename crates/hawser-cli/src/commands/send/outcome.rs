@@ -1,4 +1,4 @@
-//! What came of the things on the command line.
+//! Results of sending the items of the command line.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use serde::Serialize;
 
 use crate::commands::board::amount;
 
-/// What came of one thing on the command line, for `--json` too.
+/// Result of sending one item of the command line, also for `--json`.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Outcome {
-    /// What it is called here.
+    /// Name of the item on this machine.
     source: String,
     /// Files that are at the receiver now.
     pub(super) files: usize,
-    /// Directories that are.
+    /// Directories that are at the receiver now.
     pub(super) directories: usize,
-    /// Symbolic links that are.
+    /// Symbolic links that are at the receiver now.
     links: usize,
-    /// Files and links of these that were there before.
+    /// Files and links among these that were there before.
     already_there: usize,
     /// Bytes of these files.
     bytes: u64,
     /// Bytes that went over the network.
     transferred_bytes: u64,
-    /// How long it took.
+    /// Duration of the transfer.
     seconds: f64,
-    /// What was left out, being no content.
+    /// Entries that were left out because they have no content.
     skipped: Vec<Problem>,
-    /// What should have been sent, and was not.
+    /// Entries that could not be sent.
     failed: Vec<Problem>,
-    /// Files behind the first failure that would have failed the same way.
+    /// Entries that were not tried because they would have failed like an earlier one.
     not_tried: usize,
 }
 
-/// Something that is not at the receiver.
+/// An entry that is not at the receiver, and the reason.
 #[derive(Debug, Serialize)]
 struct Problem {
     path: String,
@@ -43,7 +43,7 @@ struct Problem {
 }
 
 impl Outcome {
-    /// Nothing yet.
+    /// Creates an empty outcome.
     pub(super) fn new(source: String) -> Self {
         Self {
             source,
@@ -63,42 +63,42 @@ impl Outcome {
         self.transferred_bytes += sent.transferred.as_u64();
     }
 
-    /// Counts something that was left out.
+    /// Adds an entry that was left out.
     pub(super) fn skip(&mut self, path: String, reason: String) {
         self.skipped.push(Problem { path, reason });
     }
 
-    /// Counts a failure.
+    /// Adds a failure.
     pub(super) fn fail(&mut self, path: String, reason: String) {
         self.failed.push(Problem { path, reason });
     }
 
-    /// Counts something that was not tried any more.
+    /// Counts an entry that was not tried.
     pub(super) fn give_up(&mut self) {
         self.not_tried += 1;
     }
 
-    /// Says how long it took.
+    /// Sets the duration of the transfer.
     pub(super) fn took(&mut self, time: Duration) {
         self.seconds = time.as_secs_f64();
     }
 
-    /// Files and the like that are not there.
+    /// Returns the number of entries that are not at the receiver.
     pub(super) fn missing(&self) -> usize {
         self.failed.len() + self.not_tried
     }
 
-    /// Files and the like in all.
+    /// Returns the total number of files and links.
     pub(super) fn total(&self) -> usize {
         self.files + self.links + self.missing()
     }
 
-    /// What went over the network.
+    /// Returns the bytes that went over the network.
     pub(super) fn transferred(&self) -> ByteCount {
         ByteCount::new(self.transferred_bytes)
     }
 
-    /// A line for people, of one file.
+    /// Returns a message to the user about one file.
     pub(super) fn file_line(&self) -> String {
         let (source, size) = (&self.source, ByteCount::new(self.bytes));
         match self.already_there {
@@ -107,7 +107,7 @@ impl Outcome {
         }
     }
 
-    /// A line for people, of a directory.
+    /// Returns a message to the user about a directory.
     pub(super) fn directory_line(&self) -> String {
         let mut line = format!(
             "{}: {}, {}, sent {}",

@@ -14,12 +14,12 @@ use crate::setup::Setup;
 pub(super) struct Enrolled {
     pub(super) client: Arc<Client>,
     keeping: Keeping,
-    /// Its key.
+    /// The gateway's key.
     pub(super) peer: String,
 }
 
 impl Enrolled {
-    /// Connects to it; waits for an enrolment, where one is needed.
+    /// Connects to the gateway; waits for the enrolment, if one is needed.
     pub(super) async fn connect(
         target: Target,
         setup: &Setup,
@@ -38,7 +38,7 @@ impl Enrolled {
         })
     }
 
-    /// Ends its session in order, within `patience`.
+    /// Ends the session in order, within `patience`.
     pub(super) async fn end(self, patience: Duration) {
         self.keeping.finish(&self.client).await;
         self.client.close(patience).await;

@@ -1,5 +1,5 @@
-//! What `hawser up` says on a terminal once its port is open: the links, the port, a command to
-//! try. Elsewhere the log says it.
+//! The greeting of `hawser up` on a terminal once its port is open: the links, the port, a command
+//! to try. Without a terminal, the log contains this information.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,23 +12,23 @@ use hawser_net::links::usable;
 
 use crate::daemon::proxy::links::Links;
 
-/// The parts that a greeting speaks of.
+/// The facts in a greeting.
 pub(super) struct Greeting {
     pub(super) links: Links,
     /// Links that the user has named; empty for all.
     pub(super) wanted: Vec<String>,
     pub(super) gateway: Option<Arc<Client>>,
-    /// Whose connections are captured.
+    /// Programs whose connections are captured.
     pub(super) programs: Option<CaptureScope>,
     pub(super) listen: SocketAddr,
     pub(super) has_password: bool,
 }
 
 impl Greeting {
-    /// Says it on standard error, once the links have joined the gateway, or one is late.
+    /// Prints the greeting on standard error once all links have joined, or one is late.
     pub(super) async fn say(self) {
         let _ = tokio::time::timeout(PATIENCE, self.all_joined()).await;
-        // The terminal may have gone.
+        // The terminal may have been closed.
         let _ = std::io::stderr().write_all(self.text().as_bytes());
     }
 
@@ -39,7 +39,7 @@ impl Greeting {
         }
     }
 
-    /// The links in use, and why one does not lead to the gateway yet.
+    /// Returns the links in use, each with the reason why it has not reached the gateway yet.
     fn used(&self) -> Vec<(String, Option<String>)> {
         let Some(gateway) = &self.gateway else {
             let links = self.links.borrow();
@@ -113,7 +113,7 @@ fn links_line(links: &[(String, Option<String>)], has_gateway: bool) -> String {
     }
 }
 
-/// "dsl", "dsl and lte", "dsl, lte and wifi".
+/// Formats names as "dsl", "dsl and lte", or "dsl, lte and wifi".
 fn listed(names: &[&str]) -> String {
     match names {
         [] => String::new(),
@@ -122,7 +122,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Where programs of this machine reach a port that may be open at all addresses.
+/// Returns the address at which programs of this machine reach the port.
 fn near(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,5 +1,5 @@
-//! What only one process can have at a time: the capture of this machine's connections and packets,
-//! and what their handshakes say.
+//! The resources that only one process can have at a time: the capture of this machine's
+//! connections and packets, and the announcements in their handshakes.
 
 use std::sync::Arc;
 
@@ -19,43 +19,43 @@ use crate::daemon::proxy::lan::LanCapture;
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::packets::{CarriedPackets, KillSwitchSince, Senders};
 
-/// Connections and packets are captured, unless another process does that.
+/// The capture of connections and packets, unless another process has it.
 pub(super) struct Machine {
     facts: Facts,
     packets: Option<CarriedPackets>,
     captured: Option<Captured>,
-    /// What was captured before, with connections that may be open.
+    /// Earlier captures, whose connections may still be open.
     released: Vec<Captured>,
 }
 
-/// What the parts of a capture need.
+/// Inputs of a capture.
 pub(super) struct Facts {
-    /// Whose connections are captured in the kernel.
+    /// Programs whose connections are captured in the kernel.
     pub(super) programs: Option<CaptureScope>,
     pub(super) gateway: Option<Arc<Client>>,
-    /// Takes what hosts behind this machine send, where it is their router.
+    /// Captures the traffic of hosts behind this machine, if it is their router.
     pub(super) lans: Option<Arc<LanCapture>>,
     pub(super) connection: ConnectionConfig,
     pub(super) links: Links,
     pub(super) rules: ConnectionRules,
-    /// Names that no server is asked for, and the machine that names may not lead to.
+    /// Names that no name server is asked for, and this machine, to which names must not resolve.
     pub(super) reserved: (ReservedNames, ThisMachine),
-    /// Who may begin flows of packets to this machine.
+    /// Whether other hosts may begin flows of packets to this machine.
     pub(super) inbound: InboundFlows,
     pub(super) dialer: Arc<ConnectionDialer>,
     pub(super) director: SharedDirector,
     pub(super) kill_switch: Option<KillSwitchSince>,
     pub(super) names: KnownNames,
     pub(super) discovered: Option<DiscoveredServers>,
-    /// Handshakes ask servers for Hawser.
+    /// Asks servers for Hawser in handshakes.
     pub(super) announcing: Option<Arc<Announcing>>,
     pub(super) vouched: Option<VouchedServers>,
 }
 
 impl Machine {
-    /// Captures what is wanted. In the place of another process, two capture connections for a
-    /// moment, so that none gets past; packets, and all that hosts send, are that one's until
-    /// [`Self::carry`] is called.
+    /// Starts the configured captures. During a takeover, both processes capture connections for
+    /// a moment, so that none bypasses them. The old process carries packets, and all traffic of
+    /// hosts behind this machine, until [`Self::carry`] is called.
     pub(super) async fn start(facts: Facts, is_succeeding: bool) -> anyhow::Result<Self> {
         let mut machine = Self {
             facts,
@@ -67,15 +67,15 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The other process is about to give up what it has. What hosts send is held until packets are
-    /// carried here.
+    /// Holds the traffic of hosts behind this machine until this process carries packets. Call
+    /// before the old process yields.
     pub(super) async fn hold(&self) {
         if let Some(lans) = &self.facts.lans {
             lans.hold().await;
         }
     }
 
-    /// From now on packets are carried here.
+    /// Begins to carry packets.
     pub(super) fn carry(&self) {
         self.packets.iter().for_each(CarriedPackets::begin);
     }
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    /// Gives it up for another process. Connections that were captured go on.
+    /// Gives the resources up for another process. Captured connections stay open.
     pub(super) async fn release(&mut self) {
         if let Some(packets) = self.packets.take() {
             packets.end().await;
@@ -110,30 +110,30 @@ impl Machine {
         }
     }
 
-    /// Takes back what was given up, since the other process has ended.
+    /// Takes the resources back after the other process has ended.
     pub(super) async fn take_back(&mut self) {
         if let Some(announcing) = &self.facts.announcing {
             announcing.resume();
         }
         match self.take(false).await {
             Ok(()) => self.carry(),
-            Err(error) => tracing::error!("nothing is captured any more: {error:#}"),
+            Err(error) => tracing::error!("can't resume capturing: {error:#}"),
         }
     }
 
-    /// How many connections that were captured are open.
+    /// Returns the number of open captured connections.
     pub(super) fn open(&self) -> u64 {
         let all = self.released.iter().chain(&self.captured);
         let lans = self.facts.lans.as_ref().map(|it| it.counters().snapshot());
         all.map(Captured::open).sum::<u64>() + lans.map_or(0, |it| it.current)
     }
 
-    /// Ends it; the system is as before when this returns.
+    /// Ends the capture. The system is as before when this returns.
     pub(super) async fn end(mut self) {
         self.release().await;
     }
 
-    /// Carries packets over the gateway, of whoever is captured.
+    /// Starts to carry the packets of captured machines and hosts over the gateway.
     fn carry_packets(&self, is_succeeding: bool) -> Option<CarriedPackets> {
         let facts = &self.facts;
         let senders = Senders {

@@ -1,4 +1,4 @@
-//! What the old process still has once another one has taken its place.
+//! The sessions and connections that the old process still serves after a takeover.
 
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::JoinPort;
@@ -9,9 +9,9 @@ use crate::daemon::Daemon;
 use crate::daemon::proxy::by_name::ByName;
 use crate::daemon::takeover::{Passed, Successor};
 
-/// The parts in which something may be open.
+/// The parts that may have open connections.
 pub(super) struct Rest<'a> {
-    /// Of the proxy port.
+    /// Counters of the proxy port.
     pub(super) proxy: &'a ProxyCounters,
     pub(super) machine: &'a Machine,
     /// The port at which the gateway may connect.
@@ -21,8 +21,8 @@ pub(super) struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    /// Listens no more, and serves what is open until it ends, the limit has come, or the daemon is
-    /// asked to end.
+    /// Stops listening, and serves open connections until they end, the time limit is reached, or
+    /// the daemon is asked to end.
     pub(super) async fn serve(self, successor: &Successor, daemon: &Daemon) {
         self.joins.into_iter().for_each(JoinPort::stop_listening);
         self.by_name.into_iter().for_each(ByName::retire);
@@ -36,7 +36,7 @@ impl Rest<'_> {
     }
 }
 
-/// Takes what came to the new process and is this one's, for ever.
+/// Takes connections and datagrams that the new process received for this one. Never returns.
 async fn take_passed(successor: &Successor, joins: Option<&JoinPort>, door: Option<&Gateway>) {
     loop {
         let taken = match (successor.next().await, joins, door) {
@@ -46,11 +46,11 @@ async fn take_passed(successor: &Successor, joins: Option<&JoinPort>, door: Opti
                 door.take_datagrams(datagrams);
                 Ok(())
             }
-            // For what this process has not.
+            // This process has no such port.
             _ => Ok(()),
         };
         if let Err(error) = taken {
-            tracing::debug!(%error, "a connection that was passed on is of no use");
+            tracing::debug!(%error, "can't use a connection from the new process");
         }
     }
 }

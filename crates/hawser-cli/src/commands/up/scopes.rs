@@ -1,4 +1,4 @@
-//! What `--capture` names.
+//! The scopes that `--capture` names.
 
 use hawser_config::{CaptureScope, UpConfig};
 
@@ -6,7 +6,7 @@ use crate::client::kill_switch::shut_refused;
 use crate::daemon::proxy::lan::Lans;
 use crate::setup::Usage;
 
-/// Whose traffic is captured, by what takes it.
+/// Scopes of the capture, by the part that captures them.
 pub(super) struct Scopes {
     /// Programs of this machine.
     pub(super) programs: Option<CaptureScope>,
@@ -39,7 +39,8 @@ impl Scopes {
     }
 }
 
-/// The networks behind this machine. A kill switch opens them, so what is none is shut.
+/// Finds the networks behind this machine. A kill switch opens their interfaces, so it is updated
+/// to block an interface that must not be one.
 pub(super) async fn find_lans(
     interfaces: Vec<String>,
     config: &UpConfig,

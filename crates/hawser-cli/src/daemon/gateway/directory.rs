@@ -1,4 +1,4 @@
-//! The directory beside a gateway.
+//! The SIP directory that runs beside a gateway.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ use hawser_sip::digest::Algorithm;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
-/// A directory that lacks its ports and its table: another process may have these.
+/// A directory without its ports and its table, which another process may still have.
 pub(crate) struct PlannedDirectory {
     config: DirectoryConfig,
     users: UserFile,
@@ -25,8 +25,8 @@ pub(crate) struct PlannedDirectory {
 }
 
 impl PlannedDirectory {
-    /// Reads the users, the certificate and its key; `None` where no directory is wanted. `policy`
-    /// says where users' contacts may lead.
+    /// Reads the users, the certificate and its key; returns `None` if no directory is configured.
+    /// `policy` decides which destinations users' contacts may have.
     pub(crate) fn read(
         config: DirectoryConfig,
         policy: DestinationPolicy,
@@ -38,7 +38,7 @@ impl PlannedDirectory {
         let file = file.context("a directory needs a users-file")?;
         let users = UserFile::open(file, &config.domains)?;
         if users.count() == 0 {
-            tracing::warn!(file = %file.display(), "nobody can register: the file has no users");
+            tracing::warn!(file = %file.display(), "no host can register: the file lists no users");
         }
         let tls = config
             .certificate
@@ -54,7 +54,7 @@ impl PlannedDirectory {
         }))
     }
 
-    /// Opens its ports, with the bindings that `state` has.
+    /// Opens the directory's ports, with the bindings in `state`.
     async fn serve(&self, state: &StateDir) -> anyhow::Result<DirectoryServer> {
         let config = &self.config;
         let tls = self.tls.clone();
@@ -79,17 +79,17 @@ impl PlannedDirectory {
     }
 }
 
-/// A directory, which runs unless another process has it by now.
+/// A directory that runs, unless another process has taken over.
 pub(crate) struct OwnDirectory {
-    /// With the users and the certificate as they were read: files that are wrong by now do not
-    /// keep it from going on.
+    /// The users and the certificate as they were read at the start, so that the directory can run
+    /// again even if the files have become invalid.
     plan: PlannedDirectory,
     state: StateDir,
     server: Mutex<Option<DirectoryServer>>,
 }
 
 impl OwnDirectory {
-    /// Opens its ports, with the bindings that `state` has.
+    /// Opens the directory's ports, with the bindings in `state`.
     pub(crate) async fn start(plan: PlannedDirectory, state: &StateDir) -> anyhow::Result<Self> {
         let server = plan.serve(state).await?;
         Ok(Self {
@@ -99,19 +99,19 @@ impl OwnDirectory {
         })
     }
 
-    /// Closes its ports and its table, so that another process can open them, until
+    /// Closes the directory's ports and table, so that another process can open them, until
     /// [`Self::resume`].
     pub(crate) async fn suspend(&self) {
         let server = self.server().take();
-        // It waits for a thread.
+        // Dropping the server waits for a thread.
         let _ = spawn_blocking(move || drop(server)).await;
     }
 
-    /// Runs it again.
+    /// Runs the directory again.
     pub(crate) async fn resume(&self) {
         match self.plan.serve(&self.state).await {
             Ok(server) => *self.server() = Some(server),
-            Err(error) => tracing::error!("there is no directory any more: {error:#}"),
+            Err(error) => tracing::error!("can't run the directory again: {error:#}"),
         }
     }
 
@@ -119,7 +119,7 @@ impl OwnDirectory {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what it is doing, with as many bindings as `most`; none while it does not run.
+    /// Returns the directory's status, with at most `most` bindings; `None` while it does not run.
     pub(crate) fn status(&self, most: usize) -> Option<DirectoryStatus> {
         let server = self.server();
         let server = server.as_ref()?;
@@ -145,7 +145,7 @@ impl OwnDirectory {
         })
     }
 
-    /// Returns what it has counted since it runs.
+    /// Returns the directory's counters since it runs.
     pub(crate) fn counts(&self) -> Option<Counts> {
         let counts = self.server().as_ref()?.counts();
         Some(Counts {
@@ -161,7 +161,7 @@ impl OwnDirectory {
     }
 }
 
-/// The counters as they are listed.
+/// The counters, in the form in which they are listed.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Counts {
@@ -175,7 +175,7 @@ pub(crate) struct Counts {
     connections_refused: u64,
 }
 
-/// What the ways of calls are sealed by: calls outlive a restart.
+/// Returns the seed of the key that seals calls' routes. Kept in a file: calls outlive a restart.
 fn seed(state: &StateDir) -> anyhow::Result<[u8; 32]> {
     let secret = state.secret(SEED)?;
     let bytes = URL_SAFE_NO_PAD.decode(secret.as_bytes()).ok();

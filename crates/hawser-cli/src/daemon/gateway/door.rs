@@ -1,4 +1,4 @@
-//! The port that clients come to: keys, peers, invites and who is let in.
+//! The port that clients connect to: keys, peers, invites and admission.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -33,32 +33,32 @@ pub(crate) struct Door {
     pub(crate) store: Arc<GatewayStore>,
     /// Address at which it listens, with the real port.
     pub(crate) listen: SocketAddr,
-    /// Good for one client; `None` while the one that an earlier start made still is, and where
-    /// none can be made.
+    /// New invite for one client; `None` if an earlier invite is still open, or if no invite could
+    /// be made.
     invite: Option<Invite>,
-    /// Nobody has named an address for invites.
+    /// The addresses for invites were found, not configured.
     is_found: bool,
 }
 
-/// When a start makes an invite, and where it goes.
+/// When to make an invite at the start, and where to write it.
 #[derive(Clone, Copy)]
 pub(crate) struct InviteWish<'a> {
-    /// File into which it is written.
+    /// File for the invite.
     pub(crate) file: Option<&'a Path>,
-    /// One is made although another one is open.
+    /// Make an invite although another one is open.
     pub(crate) always: bool,
 }
 
 impl Door {
-    /// Opens the port with the keys and peers in `state`, or takes the predecessor's. `links` are
-    /// those of this machine.
+    /// Opens the port with the keys and peers in `state`, or inherits the predecessor's port.
+    /// `links` are the links of this machine.
     pub(crate) async fn open(
         (setup, state, config): (&Setup, &StateDir, &ServeConfig),
         links: watch::Receiver<Arc<Vec<Link>>>,
         wish: InviteWish<'_>,
         predecessor: Option<&Predecessor>,
     ) -> anyhow::Result<Self> {
-        // Checked before anything is opened.
+        // The addresses are checked before anything is opened.
         let is_told = !told(&config.advertise, Some(config.listen.port().max(1)))?.is_empty();
         let is_found = !is_told && config.listen.ip().is_unspecified();
         let identity = state.identity()?;
@@ -96,7 +96,7 @@ impl Door {
         }
         let gateway = joining_clients(gateway, config, &links).await?;
         let gateway = gateway.following(links);
-        // Clients are let in meanwhile.
+        // Clients are admitted while names for the invite are looked up.
         let invite = if wish.lacks_invite(&store, &addresses) {
             let addresses = with_found(&addresses).await;
             let made = new_invite(&store, key, addresses, DEFAULT_TTL);
@@ -143,7 +143,8 @@ impl Door {
 }
 
 impl InviteWish<'_> {
-    /// True if no invite is open: with a file, the one in it, to these addresses.
+    /// Returns whether an invite must be made: no invite is open, or, with a file, the invite in
+    /// the file is not open or not for these addresses.
     fn lacks_invite(self, store: &GatewayStore, addresses: &[HostPort]) -> bool {
         let now = UnixTime::now();
         let invites = store.invites();
@@ -163,7 +164,7 @@ impl InviteWish<'_> {
     }
 }
 
-/// What is wrong with an invite to addresses of which the first is this one, and the remedy.
+/// Returns a warning about an invite whose addresses are all private, and the remedy.
 pub(crate) fn leads_nowhere(private: &HostPort) -> String {
     format!(
         "the invite leads to {private}, which clients elsewhere can't reach: if this machine has a \
@@ -171,7 +172,7 @@ pub(crate) fn leads_nowhere(private: &HostPort) -> String {
     )
 }
 
-/// Has the gateway connect to clients from its further links, if any is named.
+/// Makes the gateway connect to clients from its further links, if any are configured.
 async fn joining_clients(
     gateway: Gateway,
     config: &ServeConfig,
@@ -186,15 +187,15 @@ async fn joining_clients(
     Ok(gateway.joining_clients(names.clone(), links.clone(), own))
 }
 
-/// The first address, where all are ones of private networks.
+/// Returns the first address if all addresses are private.
 pub(crate) fn all_private(addresses: &[HostPort]) -> Option<&HostPort> {
-    // Where a name leads is not known here.
+    // Names are not resolved here, so a name does not count as private.
     let is_one = |it: &HostPort| it.socket_addr().is_some_and(|it| is_private(it.ip()));
     let is_all = addresses.iter().all(is_one);
     addresses.first().filter(|_| is_all)
 }
 
-/// Makes an invite and keeps its public half.
+/// Makes an invite and stores its public half.
 pub(crate) fn new_invite(
     store: &GatewayStore,
     gateway: PublicKey,
@@ -207,8 +208,8 @@ pub(crate) fn new_invite(
     Ok(invite)
 }
 
-/// Ends the sessions of clients that `hawser peers revoke` has struck off the list, for as long as
-/// the gateway lives.
+/// Ends the sessions of clients that `hawser peers revoke` has removed, for as long as the gateway
+/// lives.
 pub(crate) async fn watch_peers(gateway: Weak<Gateway>, store: Arc<GatewayStore>) {
     let mut ticks = Ticks::every(PEERS_PERIOD);
     loop {
@@ -217,14 +218,14 @@ pub(crate) async fn watch_peers(gateway: Weak<Gateway>, store: Arc<GatewayStore>
             return;
         };
         if let Err(error) = store.reload_if_changed() {
-            tracing::warn!(%error, "the list of peers can't be read again");
+            tracing::warn!(%error, "can't reload the list of peers");
         }
-        // Whether the file has changed or not: a handshake may have read it first.
+        // Done even if the file has not changed since: a handshake may have reloaded it first.
         gateway.drop_revoked();
     }
 }
 
-/// Returns the addresses of `--advertise`; `port` is that of those without one.
+/// Returns the addresses of `--advertise`; `port` is the default port.
 pub(crate) fn told(
     advertise: &[hawser_config::HostPort],
     port: Option<u16>,
@@ -240,8 +241,8 @@ pub(crate) fn told(
     advertise.iter().map(read).collect()
 }
 
-/// The address listened at, else every address of this machine that is not loopback, else
-/// loopback.
+/// Returns the listening address if it is specified, else every address of this machine that is
+/// not loopback, else loopback.
 async fn own_addresses(listen: SocketAddr) -> anyhow::Result<Vec<HostPort>> {
     let mut ips = vec![listen.ip()];
     if listen.ip().is_unspecified() {
@@ -269,8 +270,8 @@ fn limits(config: &ServeConfig) -> AcceptLimits {
     }
 }
 
-/// Later invites carry the same addresses, and only so many are unused. Clients that have enrolled
-/// need neither, so a disk that takes no change keeps none of them out.
+/// Saves the addresses for later invites, and limits the number of unused invites. Failures are
+/// only logged: enrolled clients need neither.
 fn prepare_invites(state: &StateDir, store: &GatewayStore, addresses: &[HostPort]) {
     let written = serde_json::to_vec_pretty(addresses)
         .map_err(anyhow::Error::from)
@@ -291,7 +292,7 @@ struct Enrolled {
 impl Enrolled {
     fn refresh(&self) {
         if let Err(error) = self.store.reload_if_changed() {
-            tracing::warn!(%error, "the list of peers can't be read again");
+            tracing::warn!(%error, "can't reload the list of peers");
         }
     }
 }
@@ -312,13 +313,13 @@ impl Admission for Enrolled {
         if !name.is_empty()
             && let Err(error) = self.store.rename(client, Some(name))
         {
-            tracing::debug!(%error, "the client's name is not kept");
+            tracing::debug!(%error, "can't save the client's name");
         }
         Ok(())
     }
 }
 
-/// The file that remembers what invites advertise.
+/// The file with the addresses for invites.
 pub(crate) const ADDRESSES: &str = StateFile::Addresses.name();
 /// Default time for which an invite is valid.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);

@@ -1,4 +1,4 @@
-//! Common parts of `serve` and `receive`: a daemon whose port is open to clients.
+//! Common parts of `serve` and `receive`: a daemon that accepts clients.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,32 +32,32 @@ use crate::daemon::web::Web;
 use crate::daemon::{Asked, Asking, Daemon};
 use crate::setup::{Setup, link_list};
 
-/// A daemon that clients come to.
+/// A daemon that accepts clients.
 pub(crate) struct FarEnd<'a> {
     pub(crate) setup: &'a Setup,
-    /// With the key, the peers and the daemon's lock.
+    /// State directory with the key, the peers and the daemon's lock.
     pub(crate) state: &'a StateDir,
     pub(crate) config: &'a ServeConfig,
     pub(crate) role: Role,
-    /// File into which the invite is written.
+    /// File for the invite.
     pub(crate) invite_file: Option<&'a Path>,
     /// Command that a client runs with the invite.
     pub(crate) command: &'a str,
-    /// Counters that `hawser status` shows beside the port's.
+    /// Relay's counters, which `hawser status` shows with the port's.
     pub(crate) relay: Option<Arc<GatewayCounters>>,
-    /// Packets of clients, where they are carried.
+    /// Packets of clients, if they are carried.
     pub(crate) packets: Option<Packets>,
-    /// Where clients meet; its counters likewise.
+    /// Meeting place of clients, whose counters `hawser status` shows, too.
     pub(crate) meeting: Option<Arc<MeetingPlace>>,
-    /// The directory to serve beside.
+    /// The directory to run beside the port.
     pub(crate) directory: Option<PlannedDirectory>,
-    /// What hosts reach that have not enrolled.
+    /// Services for hosts that have not enrolled.
     pub(crate) services: Services,
 }
 
 impl FarEnd<'_> {
-    /// Opens the port, shows the invite, and hands every stream to `serve` until the daemon is
-    /// asked to end. Then all sessions end in order.
+    /// Opens the port, shows the invite, and passes every stream to `serve` until the daemon is
+    /// asked to end. Then ends all sessions in order.
     pub(crate) async fn run(self, daemon: &Daemon, serve: impl Fn(Incoming)) -> anyhow::Result<()> {
         let web = Web::start(self.config.web, self.state, daemon)?;
         let (_monitor, links) = LinkMonitor::start()
@@ -65,7 +65,7 @@ impl FarEnd<'_> {
             .context("can't follow the links")?;
         let wish = InviteWish {
             file: self.invite_file,
-            // Each run of a receiver is for a sender of its own.
+            // Each run of a receiver makes an invite for its own sender.
             always: self.role == Role::Receiver,
         };
         let of = (self.setup, self.state, self.config);
@@ -119,7 +119,7 @@ impl FarEnd<'_> {
     }
 }
 
-/// What only one process can have at a time.
+/// The resources that only one process can have at a time.
 #[derive(Clone, Copy)]
 struct OfOneProcess<'a> {
     packets: Option<&'a Packets>,
@@ -128,7 +128,7 @@ struct OfOneProcess<'a> {
 }
 
 impl OfOneProcess<'_> {
-    /// Gives it up, until [`Self::resume`].
+    /// Gives the resources up, until [`Self::resume`].
     async fn suspend(self) {
         if let Some(front) = self.front {
             front.suspend().await;
@@ -141,7 +141,7 @@ impl OfOneProcess<'_> {
         }
     }
 
-    /// Takes it again.
+    /// Takes the resources again.
     async fn resume(self) {
         self.front.into_iter().for_each(FrontDoor::resume);
         self.packets.into_iter().for_each(Packets::resume);
@@ -151,7 +151,7 @@ impl OfOneProcess<'_> {
     }
 }
 
-/// Serves until the daemon is asked to end, which is none, or another process has taken over.
+/// Serves until another process has taken over; returns `None` if the daemon is asked to end.
 async fn replaced(
     daemon: &Daemon,
     gateway: &Gateway,
@@ -172,7 +172,7 @@ async fn replaced(
     }
 }
 
-/// Serves what is open until it ends, the limit has come, or the daemon is asked to end.
+/// Serves open sessions until they end, the time limit is reached, or the daemon is asked to end.
 async fn serve_rest(
     (gateway, front): (&Gateway, Option<&FrontDoor>),
     serve: &impl Fn(Incoming),
@@ -190,7 +190,8 @@ async fn serve_rest(
     serve_until(gateway, serve, serving).await;
 }
 
-/// Serves streams until something has happened, which it returns; or none, if no more can come.
+/// Serves streams until `happening` resolves, and returns its output; `None` if no more streams
+/// can arrive.
 async fn serve_until<T>(
     gateway: &Gateway,
     serve: &impl Fn(Incoming),
@@ -205,7 +206,7 @@ async fn serve_until<T>(
     }
 }
 
-/// Takes what came to the new process and is this one's, for ever.
+/// Takes connections and datagrams that the new process received for this one. Never returns.
 async fn take_passed(successor: &Successor, gateway: &Gateway, strangers: Option<&Gateway>) {
     loop {
         match successor.next().await {
@@ -213,15 +214,15 @@ async fn take_passed(successor: &Successor, gateway: &Gateway, strangers: Option
             Passed::Join(connection, join) => {
                 let door = match join.port {
                     PortOf::Clients => Some(gateway),
-                    // Anybody can send those of no session.
+                    // Any host can send connections that belong to no session.
                     PortOf::Strangers => strangers.filter(|it| it.has_session_of(&join)),
                 };
                 let taken = door.map(|door| door.take_join(connection, &join));
                 if let Some(Err(error)) = taken {
-                    tracing::debug!(%error, "a connection that was passed on is of no use");
+                    tracing::debug!(%error, "can't use a connection from the new process");
                 }
             }
-            // For clients.
+            // Only clients accept offers.
             Passed::Offer(..) => {}
         }
     }
@@ -239,7 +240,7 @@ struct GatewaySubject {
     names: GatewayNames,
 }
 
-/// The names of what all sessions of a gateway use.
+/// Names of the schedulers and the congestion control that a gateway's sessions use.
 struct GatewayNames {
     scheduler: &'static str,
     packet_scheduler: &'static str,
@@ -258,7 +259,7 @@ impl GatewayNames {
 }
 
 impl GatewaySubject {
-    /// The doors that are open: for clients, and for hosts that have not enrolled.
+    /// Returns the open ports: for clients, and for hosts that have not enrolled.
     fn doors(&self) -> impl Iterator<Item = Arc<Gateway>> {
         let front = self.front.as_ref().and_then(|front| front.door.upgrade());
         self.gateway.upgrade().into_iter().chain(front)

@@ -1,4 +1,4 @@
-//! What the names in a gateway's invites lead to.
+//! Resolves the names in a gateway's invites.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use hawser_net::names::Names;
 use hawser_types::Host;
 use tokio::time::timeout;
 
-/// The addresses for an invite: those that are `advertised`, and behind them what the names among
-/// them lead to now. So a client that can't look a name up, or not yet, has addresses to try.
+/// Returns the addresses for an invite: the `advertised` ones, followed by the addresses that their
+/// names resolve to now. So a client that can't resolve a name (yet) has addresses to try.
 pub(crate) async fn with_found(advertised: &[HostPort]) -> Vec<HostPort> {
     let mut addresses = advertised.to_vec();
     let finding = find_all(advertised, &mut addresses);
     if timeout(PATIENCE, finding).await.is_err() {
-        tracing::debug!("the invite has names that were not found in time");
+        tracing::debug!("can't resolve all names of the invite in time");
     }
     addresses.truncate(MAX_ADDRESSES);
     addresses
 }
 
-/// True if an invite with the addresses `there` is one for those that are `advertised`: what the
-/// names lead to may have changed since.
+/// Returns whether an invite with the addresses `there` was made for those that are `advertised`:
+/// the names may resolve to other addresses since.
 pub(crate) fn is_made_for(there: &[HostPort], advertised: &[HostPort]) -> bool {
     let (Some(own), Some(found)) = (there.get(..advertised.len()), there.get(advertised.len()..))
     else {
@@ -48,8 +48,8 @@ async fn find_all(advertised: &[HostPort], addresses: &mut Vec<HostPort>) {
     }
 }
 
-/// Whether others may reach this machine there: hosts files know the own name as a loopback
-/// address.
+/// Returns whether other hosts may reach this machine at the address. Hosts files often resolve
+/// this machine's name to a loopback address.
 fn leads_here(ip: &IpAddr) -> bool {
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -58,9 +58,9 @@ fn leads_here(ip: &IpAddr) -> bool {
     !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
 }
 
-/// A gateway that starts serves its clients' streams after this at the latest.
+/// Longest time for resolving: a starting gateway serves its clients' streams only after that.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Addresses of one name, so that the line of an invite stays one.
+/// Limit of addresses of one name, so that the invite fits in one line.
 const MAX_FOUND: usize = 4;
 
 #[cfg(test)]

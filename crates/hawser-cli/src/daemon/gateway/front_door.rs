@@ -1,7 +1,7 @@
-//! The port for hosts that have not enrolled, which reach services of this machine by it.
+//! The port for hosts that have not enrolled (strangers) to reach services of this machine.
 //!
-//! It is a gateway of its own, with limits of its own: whatever strangers do there takes no place,
-//! session or memory of a client.
+//! A separate gateway with its own limits serves the port, so that strangers can't take places,
+//! sessions or memory from clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,36 +28,35 @@ use super::front_handshakes::{Facts, FrontHandshakes, ShownAnswers};
 use crate::daemon::takeover::Predecessor;
 use crate::setup::Setup;
 
-/// A port that is open to everybody, and leads to services of this machine.
+/// A port that is open to all hosts and leads to services of this machine.
 pub(crate) struct FrontDoor {
     gateway: Arc<Gateway>,
     fronted: Arc<Fronted>,
     source: Option<Arc<ForeignSource>>,
-    /// Tell clients of it.
+    /// Announces the port to clients in TCP handshakes.
     handshakes: FrontHandshakes,
     tasks: [AbortHandle; 2],
 }
 
-/// What is shown of it.
+/// The part of a front door that is shown.
 pub(crate) struct ShownFront {
     pub(crate) door: Weak<Gateway>,
     pub(crate) counters: Arc<GatewayCounters>,
-    /// What handshakes tell clients.
+    /// Counters of the answers in handshakes.
     pub(crate) answers: ShownAnswers,
 }
 
-/// Services of this machine that hosts may reach which have not enrolled.
+/// Services of this machine for hosts that have not enrolled.
 #[derive(Default)]
 pub(crate) struct Services {
-    /// How each is shown clients' addresses.
+    /// How each service sees clients' addresses, by port.
     shown: BTreeMap<u16, Shown>,
     source: Option<Arc<ForeignSource>>,
 }
 
 impl Services {
-    /// Sets up what it takes to show the services at these ports clients' addresses. One that can't
-    /// be shown them is left out, and the log says why. It disturbs no predecessor, which this one
-    /// may have.
+    /// Prepares the services at these ports to see clients' addresses. Leaves out a service that
+    /// can't see them, and logs the reason. Does not disturb a predecessor.
     pub(crate) async fn prepare(ports: &[FrontPort], is_succeeding: bool) -> Self {
         let as_source = ports.iter().filter(|it| it.proxy_protocol.is_none());
         let as_source: BTreeSet<u16> = as_source.map(|it| it.port).collect();
@@ -78,8 +77,9 @@ impl Services {
                         tracing::warn!(
                             %port,
                             %error,
-                            "not fronted: its service would take strangers for this machine. Where \
-                             it takes the PROXY protocol, name that port: {port}:proxy=PORT"
+                            "port not fronted: its service would see strangers under this \
+                             machine's address. If the service accepts the PROXY protocol, \
+                             name its port: {port}:proxy=PORT"
                         );
                     }
                     None
@@ -102,7 +102,7 @@ impl Services {
 }
 
 impl FrontDoor {
-    /// Opens the port, or takes the predecessor's, unless it leads to no service.
+    /// Opens the port, or inherits the predecessor's; returns `None` if no service is fronted.
     pub(crate) async fn open(
         (setup, state, config): (&Setup, &StateDir, &ServeConfig),
         Services { shown, source }: Services,
@@ -165,28 +165,29 @@ impl FrontDoor {
         }
     }
 
-    /// The gateway that strangers come to.
+    /// Returns the gateway that strangers connect to.
     pub(crate) fn gateway(&self) -> &Gateway {
         &self.gateway
     }
 
-    /// Sessions, and connections to services without one, that are open here.
+    /// Returns the number of open sessions, and of open connections to services without a session.
     pub(crate) fn open_count(&self) -> u64 {
         self.gateway.session_count() as u64 + self.handshakes.open()
     }
 
-    /// Gives up what only one process can have, until [`Self::resume`]. All else goes on.
+    /// Gives up the handshakes, which only one process can have, until [`Self::resume`]. Sessions
+    /// stay open.
     pub(crate) async fn suspend(&self) {
         self.handshakes.stop().await;
     }
 
-    /// Takes it again.
+    /// Takes the handshakes again.
     pub(crate) fn resume(&self) {
         self.handshakes.resume();
     }
 
-    /// Ends all sessions in order, within `patience`. The way back of services' answers stays where
-    /// it is another process's by now, which `is_succeeded` says.
+    /// Ends all sessions in order, within `patience`. Keeps the return route of services' answers
+    /// if another process uses it by now (`is_succeeded`).
     pub(crate) async fn end(self, patience: Duration, is_succeeded: bool) {
         drop(self.handshakes);
         self.gateway.close(patience).await;
@@ -197,7 +198,7 @@ impl FrontDoor {
     }
 }
 
-/// Why nobody listens there, and what it takes.
+/// Returns an error with the reason why listening failed, and the remedy.
 fn not_bound(listen: SocketAddr, error: &io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => anyhow!(
@@ -215,7 +216,7 @@ async fn serve(gateway: Arc<Gateway>, fronted: Arc<Fronted>) {
     }
 }
 
-/// Ends sessions that nobody uses, for as long as the gateway lives.
+/// Ends unused sessions, for as long as the gateway lives.
 async fn end_idle(gateway: Weak<Gateway>) {
     let mut tick = interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -228,15 +229,15 @@ async fn end_idle(gateway: Weak<Gateway>) {
     }
 }
 
-/// What all strangers together may have, and those of one address and network.
+/// Limits for all strangers together, and for those of one address and network.
 struct Limits {
     accept: AcceptLimits,
     streams: ClientLimits,
 }
 
 impl Limits {
-    /// Within so many descriptors: half of them are for their streams and sessions at most, so
-    /// that clients have theirs.
+    /// Returns limits within this number of descriptors: strangers' streams and sessions use at
+    /// most half of them, so that clients have the rest.
     fn within(descriptors: Option<u64>, config: &ServeConfig) -> Self {
         let descriptors = descriptors.and_then(|most| usize::try_from(most).ok());
         let descriptors = descriptors.unwrap_or(usize::MAX);
@@ -265,24 +266,25 @@ impl Limits {
     }
 }
 
-/// Sessions of all strangers.
+/// Limit of sessions of all strangers.
 const MAX_SESSIONS: usize = 256;
 const SESSIONS_PER_SOURCE: usize = 16;
 const SESSIONS_PER_NETWORK: usize = 64;
-/// That a session may have: each is a descriptor.
+/// Limit of channels of a session; each needs a descriptor.
 const CHANNELS: usize = 64;
-/// Most that a stream takes: one that came on the service's own port has the client's socket, too.
+/// Most descriptors of a stream: a connection on the service's own port also keeps the client's
+/// socket.
 const STREAM_DESCRIPTORS: usize = 2;
 const MAX_HALF_OPEN: usize = 128;
 const HALF_OPEN_PER_SOURCE: usize = 16;
-/// Streams of one session, and of one address.
+/// Limit of streams of one session, and of one address.
 const MAX_STREAMS: u32 = 256;
 const STREAMS_PER_NETWORK: usize = 1024;
 const MAX_ALL_STREAMS: usize = 4096;
-/// A browser opens some dozens for a page.
+/// Limit of new connections; a browser opens some dozens for a page.
 const CONNECTS_PER_SECOND: u32 = 100;
 const CONNECT_BURST: u32 = 500;
-/// Longer than clients keep a session that they do not use.
+/// Idle time after which a session ends; clients close an unused session earlier.
 const IDLE_AFTER: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 

@@ -1,4 +1,4 @@
-//! Handshakes that tell of fronted ports, and the connections that come of them.
+//! Announces fronted ports in TCP handshakes, and accepts the connections that result.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use super::front_ports::FrontPorts;
 use crate::daemon::handshake::answering::{AnswerCounts, Answering};
 
-/// Has handshakes say that services can be reached over all links, where that can be, and takes the
-/// connections that want it on the services' own ports. One process at a time does that.
+/// Announces in handshakes, if possible, that services can be reached over all links, and accepts
+/// connections that ask for that on the services' own ports. Only one process at a time does this.
 pub(super) struct FrontHandshakes {
     facts: Facts,
     answering: Mutex<Option<Answering>>,
@@ -23,25 +23,25 @@ pub(super) struct FrontHandshakes {
     counts: ShownAnswers,
 }
 
-/// What handshakes tell, and where connections go.
+/// Content of the handshakes, and destinations of the connections.
 pub(super) struct Facts {
     /// The services' ports.
     pub(super) ports: Vec<u16>,
     pub(super) fronted: Arc<Fronted>,
     pub(super) gateway: Arc<Gateway>,
-    /// That clients will meet.
+    /// Key that the gateway proves to clients.
     pub(super) key: PublicKey,
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
     /// This machine's addresses.
     pub(super) own: OwnAddresses,
 }
 
-/// Counts what is answered, while that is done.
+/// Counters of the answers, while handshakes are answered.
 #[derive(Clone, Default)]
 pub(crate) struct ShownAnswers(Arc<Mutex<Option<AnswerCounts>>>);
 
 impl FrontHandshakes {
-    /// Begins.
+    /// Begins to announce the ports.
     pub(super) fn begin(facts: Facts) -> Self {
         let begun = Self {
             ports: FrontPorts::new(&facts.gateway, &facts.fronted),
@@ -53,8 +53,8 @@ impl FrontHandshakes {
         begun
     }
 
-    /// Handshakes tell nothing any more, so that another process can have them tell. Connections
-    /// that wanted a bond before are still taken.
+    /// Stops announcing, so that another process can begin. Connections that asked for a bond
+    /// before are still accepted.
     pub(super) async fn stop(&self) {
         let answering = lock(&self.answering).take();
         if let Some(answering) = answering {
@@ -62,7 +62,7 @@ impl FrontHandshakes {
         }
     }
 
-    /// Has them tell again.
+    /// Announces again.
     pub(super) fn resume(&self) {
         let begun = self.facts.answer().and_then(|(answering, listeners)| {
             let accepting = self.ports.accept_at(listeners);
@@ -77,8 +77,8 @@ impl FrontHandshakes {
             Err(error) => {
                 tracing::warn!(
                     %error,
-                    "handshakes do not tell that these ports are fronted: clients that go by them \
-                     do not notice, others probe this machine"
+                    "can't announce the fronted ports in TCP handshakes: clients that rely on \
+                     handshakes do not find them, others probe this machine"
                 );
                 None
             }
@@ -87,21 +87,22 @@ impl FrontHandshakes {
         *lock(&self.answering) = answering;
     }
 
-    /// Connections to services that are open here without a session, or may become one.
+    /// Returns the number of open connections to services without a session, or before one.
     pub(super) fn open(&self) -> u64 {
         self.ports.open()
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub(super) fn counts(&self) -> ShownAnswers {
         self.counts.clone()
     }
 }
 
 impl Facts {
-    /// Returns the listeners for connections that want a bond, too.
+    /// Begins to answer handshakes. Also returns the listeners for connections that ask for a bond.
     fn answer(&self) -> Result<(Answering, Vec<TcpListener>), CaptureError> {
-        // A service takes clients of another family itself, whom it can't be shown by this.
+        // If a family's client addresses can't be shown to the service, the service itself accepts
+        // the clients of that family.
         let mut families = LOOPBACK.to_vec();
         families.retain(|it| self.fronted.works_for(*it));
         let ports = self.ports.iter().copied().collect();
@@ -112,7 +113,7 @@ impl Facts {
 }
 
 impl ShownAnswers {
-    /// Adds them to a list, each name begun with `prefix`.
+    /// Adds the counters to a list, each name prefixed with `prefix`.
     pub(crate) fn list(&self, list: &mut BTreeMap<String, u64>, prefix: &str) {
         if let Some(counts) = &*lock(&self.0) {
             counts.list(list, prefix);
@@ -124,7 +125,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One for each family.
+/// A loopback address for each family.
 const LOOPBACK: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),

@@ -1,7 +1,7 @@
-//! Connections that want a bond, on the ports of services.
+//! Connections that ask for a bond, on the ports of services.
 //!
-//! Each came with a SYN whose answer promised a bond, so most begin a session. Whatever else comes,
-//! as where the answer was lost, is carried to the service.
+//! Each began with a SYN whose answer promised a bond, so most of them begin a session. All others,
+//! for example those whose answer was lost, are carried to the service.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,20 +13,21 @@ use hawser_net::gateway::{Gateway, accept_each};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// Accepts such connections, for as long as this lives.
+/// Accepts such connections until dropped.
 pub(super) struct FrontPorts {
     leading: Arc<Leading>,
     accepting: Mutex<Vec<AbortHandle>>,
 }
 
-/// Where they lead. Each that is led has its share in this.
+/// Destinations of the connections. Each open connection holds a reference, so the references
+/// count the open connections.
 struct Leading {
     gateway: Weak<Gateway>,
     fronted: Arc<Fronted>,
 }
 
 impl FrontPorts {
-    /// Leads connections to sessions of `gateway` and services of `fronted`.
+    /// Creates an acceptor for sessions of `gateway` and services of `fronted`.
     pub(super) fn new(gateway: &Arc<Gateway>, fronted: &Arc<Fronted>) -> Self {
         let leading = Leading {
             gateway: Arc::downgrade(gateway),
@@ -38,7 +39,7 @@ impl FrontPorts {
         }
     }
 
-    /// Accepts at these listeners from now on, and no more at those of before.
+    /// Accepts at these listeners from now on, and stops accepting at the earlier ones.
     pub(super) fn accept_at(&self, listeners: Vec<std::net::TcpListener>) -> io::Result<()> {
         let listeners = listeners.into_iter().map(TcpListener::from_std);
         let listeners: Vec<TcpListener> = listeners.collect::<io::Result<_>>()?;
@@ -51,7 +52,7 @@ impl FrontPorts {
         Ok(())
     }
 
-    /// How many connections are led now.
+    /// Returns the number of open connections.
     pub(super) fn open(&self) -> u64 {
         Arc::strong_count(&self.leading) as u64 - 1
     }
@@ -94,7 +95,7 @@ async fn lead(stream: TcpStream, remote: SocketAddr, leading: Arc<Leading>) {
                 fronted.pass_on(stream, &accounts).await;
             }
         }
-        // Its handshake has promised nothing.
+        // The handshake of this connection has promised no bond.
         Leads::Elsewhere(meant) => {
             drop(gateway);
             fronted.pass_on_elsewhere(stream, meant, &accounts).await;

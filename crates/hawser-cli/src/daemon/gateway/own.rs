@@ -1,4 +1,4 @@
-//! The addresses by which a gateway is reached, as they change.
+//! Follows the addresses at which a gateway is reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use hawser_types::Host;
 use tokio::net::lookup_host;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The gateway's own addresses: those of this machine, and those under which it is advertised,
-/// which may be a translator's in front of it.
+/// The gateway's own addresses: those of this machine, and the advertised ones, which may belong to
+/// an address translator in front of it.
 #[derive(Clone)]
 pub(crate) struct GatewayAddresses {
     machine: OwnAddresses,
@@ -22,7 +22,7 @@ pub(crate) struct GatewayAddresses {
 
 struct Advertised {
     addresses: BTreeSet<IpAddr>,
-    /// What each advertised name led to when it was looked up last.
+    /// Addresses that each advertised name resolved to at the last look-up.
     names: Mutex<BTreeMap<String, BTreeSet<IpAddr>>>,
 }
 
@@ -54,7 +54,7 @@ impl GatewayAddresses {
         })
     }
 
-    /// Tells whether `address` is one of them now.
+    /// Returns whether `address` is one of the gateway's addresses now.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.machine.contains(address) || self.advertised.contains(address)
@@ -71,7 +71,7 @@ impl Advertised {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what was known before of a name that can't be looked up now.
+    /// Stores the addresses of a name; keeps the old ones if the look-up found none.
     fn note(&self, name: &str, found: BTreeSet<IpAddr>) {
         if let Some(known) = self.names().get_mut(name).filter(|_| !found.is_empty()) {
             *known = found;
@@ -79,7 +79,7 @@ impl Advertised {
     }
 }
 
-/// Looks the names up again and again, for as long as the gateway lives.
+/// Looks the names up periodically, for as long as the gateway lives.
 async fn look_up(advertised: Weak<Advertised>) {
     let mut tick = interval(NAMES_PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,13 +94,13 @@ async fn look_up(advertised: Weak<Advertised>) {
                 Ok(found) => {
                     advertised.note(&name, found.map(|it| it.ip().to_canonical()).collect());
                 }
-                Err(error) => tracing::debug!(%name, %error, "advertised, but not found"),
+                Err(error) => tracing::debug!(%name, %error, "can't resolve an advertised name"),
             }
         }
     }
 }
 
-/// Names of machines whose address changes have about this time to live.
+/// Period of the look-ups; dynamic DNS names have about this time to live.
 const NAMES_PERIOD: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
         own.advertised
             .note("gw.invalid", [ip("203.0.113.6")].into());
         own.advertised.note("gw.invalid", BTreeSet::new());
-        assert!(own.contains(ip("203.0.113.6")), "kept while nobody answers");
+        assert!(own.contains(ip("203.0.113.6")), "kept while look-ups fail");
         own.advertised
             .note("gw.invalid", [ip("203.0.113.7")].into());
         assert!(!own.contains(ip("203.0.113.6")));

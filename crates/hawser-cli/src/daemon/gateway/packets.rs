@@ -1,4 +1,4 @@
-//! Packets of a gateway's clients: the device, the way to the internet, and who has which address.
+//! Packets of a gateway's clients: the device, the route to the internet, and clients' addresses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,15 +19,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::daemon::guard::start_guard;
 
-/// Packets are carried for as long as this lives.
+/// Carries packets until dropped.
 pub(crate) struct Packets {
     pub(crate) exchange: Arc<Exchange>,
     plan: ExitPlan,
-    /// None while another process carries them.
+    /// `None` while another process carries the packets.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A device, and the way to the internet.
+/// A device, and the route to the internet.
 struct Begun {
     tun: Tun,
     device: String,
@@ -35,7 +35,7 @@ struct Begun {
 }
 
 impl Packets {
-    /// Begins, if `config` wants packets carried.
+    /// Begins to carry packets, if configured.
     pub(crate) async fn start(
         config: &ServeConfig,
         state: &StateDir,
@@ -56,6 +56,7 @@ impl Packets {
             if peers.is_peer(&key) {
                 pool.remember(now, client, own);
             } else {
+                // The kernel may still track connections of the client's hosts.
                 pool.remember_block(now, client, own.block);
             }
         }
@@ -74,7 +75,7 @@ impl Packets {
         let keep = move |client: ClientId, own| {
             let key = PublicKey::from_bytes(client.to_bytes());
             let (peers, addresses) = (Arc::clone(&peers), Arc::clone(&addresses));
-            // Writing waits for disks and for other processes.
+            // Writing waits for the disk and for other processes.
             tokio::task::spawn_blocking(move || {
                 let _ = peers.reload_if_changed();
                 if let Err(error) = addresses.give(key, own, |key| peers.is_peer(key)) {
@@ -93,17 +94,17 @@ impl Packets {
         }))
     }
 
-    /// Ends it; when this returns, the system is as it was before.
+    /// Stops carrying packets. The system is as before when this returns.
     pub(crate) async fn end(self) {
         self.suspend().await;
     }
 
-    /// Likewise until [`Self::resume`]: clients' packets are lost meanwhile.
+    /// Stops carrying packets until [`Self::resume`]; clients' packets are lost meanwhile.
     pub(crate) async fn suspend(&self) {
         let task = self.task().take();
         if let Some(task) = task {
             task.abort();
-            // What it has begun goes with it.
+            // The device and the route are removed with the task.
             let _ = task.await;
         }
     }
@@ -130,8 +131,8 @@ impl Drop for Packets {
     }
 }
 
-/// The networks of families that this machine has a way out for: clients would prefer IPv6 to
-/// nowhere.
+/// Returns the networks whose families this machine has a route for. Clients prefer IPv6, so they
+/// must not get it without a route.
 async fn carried(pool: &[IpNet]) -> anyhow::Result<Vec<IpNet>> {
     let links = list_links().await.context("can't list the links")?;
     let has_v6 = links.iter().any(|link| link.has_default_route_v6);
@@ -139,7 +140,7 @@ async fn carried(pool: &[IpNet]) -> anyhow::Result<Vec<IpNet>> {
     Ok(pool.iter().filter(is_carried).copied().collect())
 }
 
-/// What keeps a pool from being reached: an address of this machine is one of its own.
+/// Returns why a pool can't be used: one of this machine's addresses is in it.
 fn clash(pool: &IpNet, links: &[Link]) -> Option<String> {
     links.iter().find_map(|link| {
         let address = link.addresses.iter().find(|it| pool.contains(*it))?;
@@ -151,7 +152,8 @@ fn clash(pool: &IpNet, links: &[Link]) -> Option<String> {
     })
 }
 
-/// Carries packets, for ever. A device that others remove, rename or set down is made again.
+/// Carries packets, for ever. Recreates a device that another program removes, renames or sets
+/// down.
 async fn carry(exchange: Arc<Exchange>, mut begun: Begun, plan: ExitPlan) {
     loop {
         let Begun { tun, device, exit } = begun;
@@ -162,7 +164,7 @@ async fn carry(exchange: Arc<Exchange>, mut begun: Begun, plan: ExitPlan) {
             error = limit_flows(&exchange, &exit) => error,
         };
         tracing::warn!("clients' packets are not carried: {problem:#}");
-        // It waits for a process.
+        // Dropping the exit waits for a process.
         let _ = tokio::task::spawn_blocking(move || drop(exit)).await;
         begun = begin_again(&plan).await;
         let device = &begun.device;
@@ -170,8 +172,8 @@ async fn carry(exchange: Arc<Exchange>, mut begun: Begun, plan: ExitPlan) {
     }
 }
 
-/// Keeps the limits for flows as clients come and go, and counts what they refuse; returns why that
-/// goes no longer.
+/// Updates the limits for flows as clients connect and leave, and counts the flows that the limits
+/// refuse. Returns an error once that fails.
 async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyhow::Error {
     let table = lock(exit).table().to_owned();
     let (mut counted, mut counted_at) = (0, Instant::now());
@@ -180,14 +182,14 @@ async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyh
         let owned = exchange.owned().into_iter();
         let owned = owned.map(|(net, client)| (net, client.to_bytes()));
         let (owned, exit) = (owned.collect(), Arc::clone(exit));
-        // It waits for a process where much changes; packets do not.
+        // Large changes wait for a process; packets are carried meanwhile.
         let changed = tokio::task::spawn_blocking(move || lock(&exit).limit_flows(&owned));
         match changed.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return error.into(),
             Err(error) => return error.into(),
         }
-        // Limits do not wait for it: it takes a process, and that takes long where much goes on.
+        // Limits do not wait for the counting: it runs a process, which takes long under load.
         if let Some(finished) = counting.take_if(|it| it.is_finished())
             && let Ok(Ok(refused)) = finished.await
         {
@@ -204,7 +206,7 @@ async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyh
             counting = Some(tokio::task::spawn_blocking(move || refused_flows(&table)));
         }
         exchange.moved().await;
-        // Tunnels that come and go at once are one change, or none.
+        // Tunnels that open and close within a moment are one change, or none.
         sleep(BETWEEN_CHANGES).await;
     }
 }
@@ -231,7 +233,7 @@ async fn begin_again(plan: &ExitPlan) -> Begun {
     }
 }
 
-/// Makes the device, unless an address of this machine keeps clients from being reached by it.
+/// Creates the device, unless an address of this machine is in the clients' pool.
 async fn begin(plan: &ExitPlan) -> anyhow::Result<Begun> {
     let links = list_links().await.context("can't list the links")?;
     if let Some(problem) = plan.clients.iter().find_map(|net| clash(net, &links)) {
@@ -253,11 +255,11 @@ async fn begin(plan: &ExitPlan) -> anyhow::Result<Begun> {
     Ok(Begun { tun, device, exit })
 }
 
-/// What is new of clients' addresses waits for so long at most, or for the changes before it.
+/// Pause between updates of the limits for clients' addresses.
 const BETWEEN_CHANGES: Duration = Duration::from_millis(50);
-/// How often what the kernel has refused is asked, while packets pass.
+/// Period of reading the kernel's count of refused flows, while packets pass.
 const COUNT_PERIOD: Duration = Duration::from_secs(2);
-/// Before a device is made again, and at most.
+/// First pause before a device is created again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -282,7 +284,7 @@ mod tests {
         let clash = |pool: &str| clash(&pool.parse().unwrap(), &links);
         assert_eq!(clash("10.84.0.0/16"), None);
         assert_eq!(clash("fd48:1::/64"), None);
-        // With the gateway's address in it.
+        // A pool with the gateway's address in it.
         let told = clash("10.83.0.1/16").unwrap();
         assert!(
             told.starts_with("packet-pool is 10.83.0.0/16, and eth1"),

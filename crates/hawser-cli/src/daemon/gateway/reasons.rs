@@ -1,4 +1,4 @@
-//! Tells a client why the gateway chose the links that it did, in the session in which it asks.
+//! Tells a client the reasons for the gateway's choice of links in the client's session.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,13 +13,13 @@ use tokio::time::Instant;
 
 use crate::daemon::why;
 
-/// `None` of nothing, and of what is too long.
+/// Returns the reasons as JSON; `None` if there are none, or the JSON is too long.
 fn written(told: Option<&WhySession>) -> Option<Vec<u8>> {
     let json = serde_json::to_vec(told?).ok()?;
     (json.len() <= MAX_FAR_END).then_some(json)
 }
 
-/// How often each client has asked lately: an answer looks through what its session has recorded.
+/// Counts the latest requests of each client, to limit them: an answer scans the session's record.
 #[derive(Debug, Default)]
 pub(crate) struct ReasonsTold {
     lately: Mutex<Lately>,
@@ -32,8 +32,8 @@ struct Lately {
 }
 
 impl ReasonsTold {
-    /// Returns the reasons of the session that the stream belongs to, in JSON: no other session is
-    /// looked at.
+    /// Returns the reasons of the session that the stream belongs to, in JSON, and of no other
+    /// session.
     pub(crate) fn tell(
         &self,
         client: ClientId,
@@ -53,14 +53,14 @@ impl ReasonsTold {
         });
         let mut json = written(told.as_ref());
         if let (None, Some(told)) = (&json, &mut told) {
-            // Those with many links and reasons are the longest part.
+            // Flows with many links and reasons are the longest part.
             told.packet_flows.clear();
             json = written(Some(told));
         }
         json.ok_or(DialError::Internal)
     }
 
-    /// Returns whether a client may have an answer, which it then gets.
+    /// Returns whether a client may have an answer, and counts it.
     fn may_tell(&self, client: ClientId) -> bool {
         let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -74,9 +74,9 @@ impl ReasonsTold {
     }
 }
 
-/// The latest flows of packets among which those that have moved most are told.
+/// Number of latest flows of packets, of which the busiest ones are reported.
 const FLOWS: usize = 64;
-/// Answers for one client in this time.
+/// Limit of answers for one client in [`SPAN`].
 const MOST: u32 = 20;
 const SPAN: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! What is shown of a gateway's sessions, of `hawser serve` and of a host that is known by name.
+//! Views of the sessions that `hawser serve`, or a host that is known by name, has accepted.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use hawser_types::{Instant, SessionId};
 
 use crate::daemon::subject::{PathFacts, View};
 
-/// The sessions whose names are `wanted`, each with at most `max_streams` of its streams.
+/// Returns the sessions whose names are `wanted`, each with at most `max_streams` of its streams.
 pub(crate) fn views(
     gateway: &Gateway,
     wanted: &dyn Fn(&str) -> bool,
@@ -21,7 +21,7 @@ pub(crate) fn views(
     let mut views: Vec<View> = sessions
         .map(|session| {
             let links = session.session.channels.iter().map(|it| it.link.value());
-            // Which address a channel comes from is not known here, only the first one's.
+            // Only the first channel's address is known here.
             let way = |index| (index, PathFacts::default());
             let mut paths: BTreeMap<u32, PathFacts> = links.map(way).collect();
             if paths.len() == 1
@@ -49,14 +49,14 @@ pub(crate) fn views(
     views
 }
 
-/// The name of the congestion control that channels of such sessions ask for.
+/// Returns the name of the congestion control that channels of such sessions ask for.
 pub(crate) fn congestion_name(config: &SessionConfig) -> String {
     let name = config.congestion.name();
     let name = name.or_else(hawser_net::bind::best_congestion);
     name.unwrap_or_default()
 }
 
-/// Lets `read` see what the session with this name has recorded. `false`: there is none.
+/// Calls `read` with the recorder of the session with this name; returns `false` if there is none.
 pub(crate) fn read_recorder(
     gateway: &Gateway,
     session: &str,

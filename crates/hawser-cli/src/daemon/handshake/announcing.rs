@@ -1,4 +1,4 @@
-//! The client's end: SYNs say that this host can bond, and SYN-ACKs say which servers can.
+//! The client's end: SYNs announce that this host can bond, and SYN-ACKs tell which servers can.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,9 +22,9 @@ use hawser_wire::Heard;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// Announces this host in the SYNs of programs, and in those that this process makes for them, for
-/// as long as it lives. Hawser's own connections say nothing, but for those that ask at the port of
-/// a service.
+/// Announces this host in the SYNs of programs, and in those that this process makes for them,
+/// until dropped. Hawser's own connections announce nothing, except those that ask for a bond at
+/// the port of a service.
 pub(crate) struct Announcing {
     shared: Arc<Shared>,
     following: AbortHandle,
@@ -35,13 +35,13 @@ struct Shared {
     discovery: Mutex<Discovery>,
     middleboxes: Mutex<Middleboxes>,
     director: SharedDirector,
-    /// Nothing is heard any more.
+    /// True once the kernel's events can't be read any more.
     is_deaf: AtomicBool,
 }
 
 impl Announcing {
-    /// Begins, for the programs of the control group at `group`. Returns what handshakes say, too.
-    /// `director` knows the links and their networks.
+    /// Begins to announce, for the programs of the control group at `group`. Also returns the
+    /// discoveries from handshakes. `director` knows the links and their networks.
     pub(crate) fn start(
         group: &Path,
         director: SharedDirector,
@@ -59,15 +59,15 @@ impl Announcing {
         let looking = look_at_sockets(move |socket, carries| {
             let says = match carries {
                 Carries::Own => None,
-                // As everywhere.
+                // The announcement for all programs applies.
                 Carries::OfProgram => return,
                 Carries::AsksBond => Some(Announcement::Bond),
             };
             if let Err(error) = looked_at.announce_on(socket, says) {
-                tracing::debug!(%error, ?says, "a connection says what those of programs say");
+                tracing::debug!(%error, ?says, "can't set the announcement of a connection");
             }
         });
-        // Before anything is announced, it is known what is not to be.
+        // Set last: exceptions must be in force before anything is announced.
         shared
             .discovery()
             .set_everywhere(Some(Announcement::There))?;
@@ -87,19 +87,20 @@ impl Announcing {
         Ok((announcing, handshakes))
     }
 
-    /// Handshakes say nothing until [`Self::resume`], so that another process can have them say it.
+    /// Stops announcing until [`Self::resume`], so that another process can announce.
     pub(crate) fn pause(&self) {
         self.shared.say(None);
     }
 
-    /// They say it again.
+    /// Announces again.
     pub(crate) fn resume(&self) {
         if !self.shared.is_deaf.load(Ordering::Relaxed) {
             self.shared.say(Some(Announcement::There));
         }
     }
 
-    /// Where handshakes do not ask now: the longest lasting first, [`MAX_SHOWN`] at most.
+    /// Returns the links and destinations for which handshakes do not ask now, those for the
+    /// longest time first, at most [`MAX_SHOWN`].
     pub(crate) fn not_asked(&self) -> Vec<NotAskedStatus> {
         let mut avoided = self.shared.middleboxes().avoided(clock::now());
         avoided.sort_by_key(|it| Reverse((it.to.is_none(), it.span)));
@@ -133,8 +134,9 @@ impl Drop for Announcing {
 }
 
 impl Shared {
-    /// Whether something on the way keeps handshakes with an address from saying anything of
-    /// Hawser. Where nothing is heard any more that is not known, and nothing is probed for it.
+    /// Returns whether a middlebox on the path prevents announcements in handshakes with an
+    /// address. Returns `false` if events can't be read: then it is unknown, and no server is
+    /// probed for it.
     fn are_silent(&self, to: IpAddr) -> bool {
         let report = self.director.report();
         let links = report.links.iter().map(|it| it.link.index);
@@ -142,19 +144,19 @@ impl Shared {
             && self.middleboxes().is_silent(clock::now(), links, to)
     }
 
-    /// Takes in what a handshake has shown, and returns what it says of the destination, if
+    /// Handles the result of a handshake, and returns what it tells about the destination, if
     /// anything.
     fn take_in(&self, learnt: &Learnt) -> Option<Heard> {
         let to_avoid = self.middleboxes().handle_learnt(clock::now(), learnt);
         for avoidance in &to_avoid {
-            // A span of zero: it gets through again.
-            tracing::debug!(?avoidance, to = %learnt.to, "whether TCP option 254 gets through");
+            // A span of zero means that the option gets through again.
+            tracing::debug!(?avoidance, to = %learnt.to, "updating where to avoid TCP option 254");
             if let Err(error) = self.discovery().avoid(avoidance) {
-                tracing::debug!(%error, "the kernel's program does as before");
+                tracing::debug!(%error, "can't tell the kernel where to avoid TCP option 254");
             }
         }
         match learnt.outcome {
-            // Whoever has made the connection knows, and begins a session on it.
+            // The task that made the connection knows the answer, and begins a session on it.
             Outcome::Answered(answer) if answer.bond => None,
             Outcome::Answered(_) | Outcome::Plain => Some(learnt.heard()),
             Outcome::Echoed
@@ -164,21 +166,21 @@ impl Shared {
         }
     }
 
-    /// Nothing is heard any more, so that SYNs need say nothing either.
+    /// Stops announcing because the answers can't be read any more.
     fn go_deaf(&self) {
         self.is_deaf.store(true, Ordering::Relaxed);
         self.say(None);
     }
 
-    /// Has SYNs say this from now on.
+    /// Sets the announcement in SYNs.
     fn say(&self, says: Option<Announcement>) {
         if let Err(error) = self.discovery().set_everywhere(says) {
-            tracing::debug!(%error, ?says, "SYNs say what they said before");
+            tracing::debug!(%error, ?says, "can't change the announcement in SYNs");
         }
     }
 
-    /// Says how many links there are, and forgets what was learnt over those that are attached to
-    /// another network by now.
+    /// Updates the announced number of links, and forgets what was learnt over links that are
+    /// attached to another network by now.
     fn look_at_links(&self, networks: &mut BTreeMap<LinkIndex, String>) {
         let report = self.director.report();
         let mut changed = Vec::new();
@@ -192,18 +194,18 @@ impl Shared {
             }
         }
         if !changed.is_empty() {
-            // Sockets that are bound to no link have left by any of them.
+            // Sockets that are bound to no link may have used any of them.
             changed.push(None);
         }
         for link in changed {
             self.middleboxes().forget_link(link);
             if let Err(error) = self.discovery().forget_link(link) {
-                tracing::debug!(%error, "what was learnt of a network before is not forgotten");
+                tracing::debug!(%error, "can't forget what was learnt about an earlier network");
             }
         }
         let links = report.links.iter().map(|it| &*it.link);
         if let Err(error) = self.discovery().set_interfaces(super::interfaces(links)) {
-            tracing::debug!(%error, "SYNs tell the number of links before");
+            tracing::debug!(%error, "can't update the number of links in SYNs");
         }
     }
 
@@ -220,7 +222,7 @@ impl Shared {
     }
 }
 
-/// Takes in what handshakes show, and looks after links.
+/// Handles the results of handshakes, and follows the links.
 async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender<Heard>) {
     let mut networks = BTreeMap::new();
     let mut looks = Ticks::every(LOOK_EVERY);
@@ -228,13 +230,13 @@ async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender
         tokio::select! {
             next = learnt.next() => match next {
                 Ok(learnt) => {
-                    // Of more at once than can wait, the next handshake says the same.
+                    // If the queue is full, a later handshake tells the same.
                     if let Some(heard) = shared.take_in(&learnt) {
                         let _ = told.try_send(heard);
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "handshakes no longer tell of servers");
+                    tracing::warn!(%error, "can't read discoveries from TCP handshakes any more");
                     return shared.go_deaf();
                 }
             },
@@ -243,8 +245,8 @@ async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender
     }
 }
 
-/// Handshakes that wait to be judged.
+/// Limit of handshakes that wait to be handled.
 const MAX_WAITING: usize = 256;
-/// Places without the option that are listed.
+/// Limit of listed links and destinations without the option.
 const MAX_SHOWN: usize = 20;
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The server's end: SYN-ACKs of fronted ports say that they can be reached over all links.
+//! The server's end: SYN-ACKs announce that fronted ports can be reached over all links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, TcpListener};
@@ -13,21 +13,21 @@ use tokio::task::JoinHandle;
 
 use super::diverting::{self, Interfaces};
 
-/// Has the listeners of fronted ports answer the option of SYNs, for as long as this lives.
+/// Makes the listeners of fronted ports answer the option of SYNs, until dropped.
 pub(crate) struct Answering {
     discovery: Arc<Mutex<Discovery>>,
     following: JoinHandle<()>,
 }
 
-/// Counts what is answered, while that is done.
+/// Counters of the answers, while SYNs are answered.
 pub(crate) struct AnswerCounts(Weak<Mutex<Discovery>>);
 
 impl Answering {
-    /// Begins, for services at these `ports`; clients will meet `key`. Connections to those of them
-    /// that rules of the machine lead to other ports have no bond. Listeners that can't be
-    /// reached any more are named in the log. Returns the listeners for connections that want a
-    /// bond, too, which come to the services' ports and to addresses of `own`, each at one of these
-    /// loopback addresses for its family; none where there can't be any.
+    /// Begins to answer, for services at these `ports`; `key` is the key that clients will see.
+    /// Ports in `led_elsewhere`, which the machine's rules redirect, offer no bond. Logs listeners
+    /// that can't be changed while they run. Also returns the listeners, at the loopback addresses
+    /// `families`, for connections that ask for a bond at the services' ports and addresses of
+    /// `own`; none if such bonds are not possible.
     pub(crate) fn start(
         (ports, led_elsewhere): (BTreeSet<u16>, watch::Receiver<BTreeSet<u16>>),
         key: &PublicKey,
@@ -36,7 +36,7 @@ impl Answering {
     ) -> Result<(Self, Vec<TcpListener>), CaptureError> {
         let mut discovery = Discovery::start(&mount_point()?)?;
         let listeners = diverting::listen(&mut discovery, families).unwrap_or_else(|error| {
-            tracing::warn!(%error, "connections are not bonded from their beginning");
+            tracing::warn!(%error, "can't accept bonds on services' ports");
             Vec::new()
         });
         let discovery = Arc::new(Mutex::new(discovery));
@@ -59,7 +59,7 @@ impl Answering {
             tracing::warn!(
                 ?ports,
                 %error,
-                "handshakes of services that are older than Hawser do not answer; start those again"
+                "services that started before Hawser do not answer in handshakes; restart them"
             );
         }
         let following = tokio::spawn(answers.follow(links));
@@ -70,21 +70,21 @@ impl Answering {
         Ok((answering, listeners))
     }
 
-    /// Nothing is answered any more once this returns.
+    /// Stops answering. No SYN is answered once this returns.
     pub(crate) async fn end(mut self) {
-        // The task has the programs, too.
+        // The task also holds the kernel's programs.
         self.following.abort();
         let _ = (&mut self.following).await;
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub(crate) fn counts(&self) -> AnswerCounts {
         AnswerCounts(Arc::downgrade(&self.discovery))
     }
 }
 
 impl AnswerCounts {
-    /// Adds them to a list, each name begun with `prefix`.
+    /// Adds the counters to a list, each name prefixed with `prefix`.
     pub(crate) fn list(&self, list: &mut BTreeMap<String, u64>, prefix: &str) {
         if let Some(discovery) = self.0.upgrade() {
             super::list_counts(list, prefix, lock(&discovery).counts());
@@ -98,11 +98,11 @@ impl Drop for Answering {
     }
 }
 
-/// The programs, and what they answer.
+/// The kernel's programs, and the content of their answers.
 struct Answers {
     discovery: Arc<Mutex<Discovery>>,
     ports: BTreeSet<u16>,
-    /// Those of them whose connections come to other ports.
+    /// Ports whose connections are redirected to other ports.
     led_elsewhere: watch::Receiver<BTreeSet<u16>>,
     key_hint: KeyHint,
     bonds: Bonds,
@@ -111,7 +111,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Answers as links and addresses are now.
+    /// Updates the answers to the current links and addresses.
     fn update(&mut self, links: &[Link]) -> Result<(), CaptureError> {
         let interfaces = super::interfaces(links);
         let led_elsewhere = self.led_elsewhere.borrow_and_update().clone();
@@ -135,7 +135,7 @@ impl Answers {
         discovery.set_fronted(&fronted.collect::<Vec<_>>())
     }
 
-    /// Goes on as links and addresses change.
+    /// Updates the answers whenever links or addresses change.
     async fn follow(mut self, mut links: watch::Receiver<Arc<Vec<Link>>>) {
         let mut own = self.own.all();
         loop {
@@ -155,7 +155,7 @@ impl Answers {
             }
             let now = Arc::clone(&links.borrow_and_update());
             if let Err(error) = self.update(&now) {
-                tracing::debug!(%error, "handshakes answer as links were before");
+                tracing::debug!(%error, "can't update the answers in handshakes");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Connections that want a bond are given to Hawser on the ports of services.
+//! Diverts connections that ask for a bond from the ports of services to Hawser.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,17 +8,17 @@ use hawser_capture::{CaptureError, Discovery};
 use hawser_net::links::Link;
 use hawser_types::LinkIndex;
 
-/// The interfaces on which that is done.
+/// The interfaces on which connections are diverted.
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
     diverting: BTreeMap<LinkIndex, String>,
-    /// Those on which it failed. It is tried again at the next change.
+    /// Interfaces on which diverting failed. It is tried again at the next change.
     failed: BTreeMap<LinkIndex, String>,
 }
 
-/// Begins to listen for such connections at these loopback addresses, one for each family. None
-/// where nobody may have them: services' ports take no cookies that Hawser's listener has sent, so
-/// where the kernel always sends cookies such connections would be lost.
+/// Begins to listen for such connections at these loopback addresses, one for each family. Returns
+/// no listeners if the kernel always sends SYN cookies: services' ports do not accept the cookies
+/// of Hawser's listener, so such connections would be lost.
 pub(super) fn listen(
     discovery: &mut Discovery,
     families: &[IpAddr],
@@ -35,7 +35,7 @@ pub(super) fn listen(
 }
 
 impl Interfaces {
-    /// Diverts on all `links` that lead to other hosts, and on none that is gone.
+    /// Diverts on all `links` that lead to other hosts, and stops on links that are gone.
     pub(super) fn follow(&mut self, discovery: &mut Discovery, links: &[Link]) {
         let leads = |link: &&Link| !link.loopback && !link.addresses.is_empty();
         let name = |link: &Link| (link.index, link.name.clone());
@@ -62,7 +62,7 @@ impl Interfaces {
                 tracing::warn!(
                     %error,
                     %name,
-                    "connections that come by this interface have no bond from their beginning"
+                    "can't divert connections on this interface to bond them from their start"
                 );
                 news.insert(name);
             }
@@ -70,19 +70,19 @@ impl Interfaces {
     }
 }
 
-/// Has the program know which addresses are this host's. Link-local ones are left to the services:
-/// who comes to them has such an address, too, and gets nothing of a service by Hawser.
+/// Tells the kernel's program this host's addresses, except link-local ones: clients of those have
+/// link-local addresses, too, and Hawser does not connect such clients to services.
 pub(super) fn set_own<'a>(
     discovery: &mut Discovery,
     addresses: impl IntoIterator<Item = &'a IpAddr>,
 ) {
     let diverted = addresses.into_iter().filter(|it| may_be_diverted(**it));
     if let Err(error) = discovery.set_own_addresses(diverted.copied()) {
-        tracing::debug!(%error, "connections to new addresses have no bond from their beginning");
+        tracing::debug!(%error, "can't divert connections to new addresses");
     }
 }
 
-/// Whether connections to this address of the host may be given to Hawser.
+/// Returns whether connections to this address of the host may be diverted to Hawser.
 fn may_be_diverted(own: IpAddr) -> bool {
     let is_link_local = match own.to_canonical() {
         IpAddr::V4(own) => own.is_link_local(),

@@ -1,5 +1,5 @@
-//! The agent: follows the signals of links and the states of modems, so that traffic has left a
-//! link before it goes, and has links on standby connected in time.
+//! The agent: follows the signals of links and the states of modems, so that traffic leaves a
+//! link before the link fails, and standby links are connected in time.
 
 mod connecting;
 
@@ -23,16 +23,16 @@ use super::links::Links;
 use super::rules::{LinkRuleStore, Reading};
 use crate::daemon::guard::start_guard;
 
-/// The agent's tasks. [`Self::end`] takes back what other programs were asked to do.
+/// The agent's tasks. [`Self::end`] withdraws the requests to other programs.
 pub(crate) struct Agent {
     _tasks: JoinSet<()>,
-    /// Tasks that have asked other programs for something, and take it back when told to end.
+    /// Tasks that send requests to other programs, and withdraw them when told to end.
     asking: JoinSet<()>,
     end: watch::Sender<()>,
 }
 
 impl Agent {
-    /// Follows the signals of `links`, and has `rules` take links out of use and back into it.
+    /// Follows the signals of `links`; `rules` take links out of use and back into it.
     pub(crate) fn start(config: &Config, rules: &Arc<LinkRuleStore>, links: &Links) -> Self {
         let end = watch::Sender::new(());
         let (mut tasks, mut asking) = (JoinSet::new(), JoinSet::new());
@@ -47,8 +47,8 @@ impl Agent {
         }
     }
 
-    /// Has NetworkManager connect the links on standby while no other is well, as `director` knows
-    /// them. Returns what is shown of them.
+    /// Makes NetworkManager connect the standby links while `director` knows no other working
+    /// link. Returns their status.
     pub(crate) fn keep_standby(
         &mut self,
         config: &Config,
@@ -68,7 +68,7 @@ impl Agent {
         shown
     }
 
-    /// Takes back what others' programs were asked to do.
+    /// Withdraws the requests to other programs.
     pub(crate) async fn end(mut self) {
         self.end.send_replace(());
         let ended = async { while self.asking.join_next().await.is_some() {} };
@@ -80,7 +80,7 @@ impl Agent {
     }
 }
 
-/// What modems are to measure.
+/// Returns which links' modems are to measure their signal.
 fn measuring(config: &Config) -> Measuring {
     let links = config.links.iter();
     let wanted = links.filter_map(|link| Some((link.name.clone(), link.measure_signal?)));
@@ -97,8 +97,8 @@ fn measuring(config: &Config) -> Measuring {
     }
 }
 
-/// Brings links back in time, and forgets the signals of those that are gone: when they are back,
-/// they are judged anew.
+/// Brings links back into use in time, and forgets the signals of links that are gone, so that they
+/// are judged anew when they are back.
 async fn keep_time(rules: Arc<LinkRuleStore>, mut links: Links) {
     let mut changes = rules.changes();
     loop {
@@ -133,7 +133,7 @@ async fn follow_wifi(rules: Arc<LinkRuleStore>, links: Links) {
     .await;
 }
 
-/// Tells of modems.
+/// Passes the states of modems to the rules.
 struct ModemReader {
     told: Told,
     rules: Arc<LinkRuleStore>,
@@ -156,7 +156,7 @@ impl ModemReader {
         follow_modems(measuring, |modems| self.tell(modems), ended).await;
     }
 
-    /// Takes in what is said of links of this machine.
+    /// Handles the states of modems, for links of this machine.
     fn tell(&mut self, mut modems: Vec<Modem>) {
         let there = Arc::clone(&self.links.borrow());
         modems.retain(|modem| there.iter().any(|link| link.name == modem.link));
@@ -177,7 +177,7 @@ impl ModemReader {
     }
 }
 
-/// What one source has told of links.
+/// The links whose signal one source has reported.
 struct Told {
     rules: Arc<LinkRuleStore>,
     source: SignalSource,
@@ -193,7 +193,8 @@ impl Told {
         }
     }
 
-    /// Tells the signals of all links that the source knows. What it told of others holds no more.
+    /// Reports the signals of all links that the source knows. Its earlier readings of other links
+    /// become invalid.
     fn tell(&mut self, signals: Vec<(String, Radio, SignalStrength)>) {
         let before = std::mem::take(&mut self.links);
         for (link, radio, strength) in signals {
@@ -216,5 +217,5 @@ impl Told {
     }
 }
 
-/// Longest time that others' programs have for taking back what they were asked to do.
+/// Time limit for withdrawing the requests to other programs.
 const END_PATIENCE: Duration = Duration::from_secs(3);

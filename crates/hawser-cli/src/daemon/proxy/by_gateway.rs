@@ -1,4 +1,4 @@
-//! The gateway as one way among others: how it is dialed, and what the director hears of it.
+//! The gateway as one route among others: dialing over it, and reporting its state to the director.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -16,27 +16,27 @@ use hawser_session::SessionSnapshot;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::task::JoinHandle;
 
-/// A gateway beside the links.
+/// A gateway as a route beside the links.
 pub(crate) struct ByGateway {
     client: Arc<Client>,
     task: JoinHandle<()>,
 }
 
 impl ByGateway {
-    /// Tells `director` of the gateway, which is used as `usage` says where rules don't, and from
-    /// then on how the session of `client` is doing.
+    /// Adds the gateway to `director`, used as `usage` says unless rules decide, and from then on
+    /// reports the state of the session of `client`.
     pub(crate) fn start(client: Arc<Client>, director: SharedDirector, usage: GatewayUse) -> Self {
         director.set_gateway(usage);
         let task = tokio::spawn(follow(Arc::downgrade(&client), director));
         Self { client, task }
     }
 
-    /// Dials by the gateway.
+    /// Returns a dialer over the gateway.
     pub(crate) fn dialer(&self) -> BondDialer {
         BondDialer::new(Arc::clone(&self.client))
     }
 
-    /// Carries datagrams likewise, with `direct` or by the gateway.
+    /// Returns ports that carry datagrams over the gateway, or with `direct`.
     pub(crate) fn datagrams(
         &self,
         direct: DirectPorts<DatagramPlace>,
@@ -86,13 +86,13 @@ async fn follow(client: Weak<Client>, director: SharedDirector) {
     }
 }
 
-/// The session as it is now; none while nothing is to be hoped of it.
+/// Returns the current state of the session; `None` while the client is not admitted.
 fn session(client: &Client) -> Option<SessionView> {
     let admitted = client.is_admitted().then(|| client.snapshot(0));
     view(&admitted?.session?)
 }
 
-/// Its links that are not silent; none where all are.
+/// Returns the session's links that are not silent; `None` if all are silent.
 fn view(session: &SessionSnapshot) -> Option<SessionView> {
     let mut links: BTreeMap<LinkIndex, Duration> = BTreeMap::new();
     for channel in session.channels.iter().filter(|it| !it.suspect) {
@@ -100,7 +100,7 @@ fn view(session: &SessionSnapshot) -> Option<SessionView> {
         *rtt = (*rtt).min(channel.rtt);
     }
     let sum = |one: [ByteCount; 2], more: [ByteCount; 2]| [one[0] + more[0], one[1] + more[1]];
-    // What was sent twice has arrived once.
+    // Count delivered bytes: bytes that were sent twice arrive once.
     let moved = session
         .links
         .iter()
@@ -112,9 +112,9 @@ fn view(session: &SessionSnapshot) -> Option<SessionView> {
     (!view.links.is_empty()).then_some(view)
 }
 
-/// As often as the links' counters are read.
+/// Period of reports, equal to that of reading the links' counters.
 const EVERY: Duration = Duration::from_millis(500);
-/// The same while nothing moves.
+/// Period of reports while no data moves.
 const IDLE_EVERY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

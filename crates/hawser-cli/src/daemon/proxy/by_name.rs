@@ -1,4 +1,4 @@
-//! Sessions with hosts that are known by name: this host's registration, its door, and its calls.
+//! Sessions with hosts that are known by name: this host's registration, port, and calls.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,9 +23,9 @@ use crate::daemon::clock::since_1970;
 use crate::daemon::takeover::Predecessor;
 use crate::setup::Setup;
 
-/// This host as others know it by name, and the others.
+/// This host's name for others, and the other hosts that are known by name.
 pub(crate) struct ByName {
-    /// None once another process has this host found.
+    /// `None` once another process registers this host.
     registration: Mutex<Option<OwnRegistration>>,
     shown: ShownRegistration,
     peers: Arc<NamedPeers>,
@@ -34,8 +34,8 @@ pub(crate) struct ByName {
 }
 
 impl ByName {
-    /// Opens the door for those that are known, or takes the predecessor's, and has this host found
-    /// by the name that is `wanted`; hosts that nothing else leads to are met at `gateway`.
+    /// Opens the port for known hosts, or inherits the predecessor's port, and registers this host
+    /// under the `wanted` name. Meets hosts that can't be reached otherwise at `gateway`.
     pub(crate) fn start(
         (setup, predecessor): (&Setup, Option<&Predecessor>),
         wanted: &Wanted,
@@ -88,7 +88,7 @@ impl ByName {
         })
     }
 
-    /// The others, for dialing.
+    /// Returns the known hosts, for dialing.
     pub(crate) fn peers(&self) -> Arc<NamedPeers> {
         Arc::clone(&self.peers)
     }
@@ -97,13 +97,13 @@ impl ByName {
         self.shown.clone()
     }
 
-    /// Where others come to; none where that is not known.
+    /// Returns the address at which other hosts connect, if it is known.
     pub(crate) fn door(&self) -> Option<SocketAddr> {
         self.peers.door().addresses().first().copied()
     }
 
-    /// Another process has this host found and lets others in from now on, and keeps what they say.
-    /// Its own places are taken out of the directory; what is open goes on.
+    /// Stops registering, admitting hosts and saving their messages: another process does that from
+    /// now on. Removes this process's bindings from the directory. Open sessions go on.
     pub(crate) fn retire(&self) {
         self.writing.abort();
         self.peers.retire();
@@ -118,7 +118,7 @@ impl ByName {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes this host out of the directory, and ends all sessions.
+    /// Removes this host from the directory, and ends all sessions.
     pub(crate) async fn end(self) {
         let registration = self.registration().take();
         let is_found_here = registration.is_some();
@@ -131,13 +131,13 @@ impl ByName {
         tokio::join!(ending, closing);
         self.writing.abort();
         if is_found_here && let Err(error) = self.book.write().await {
-            tracing::warn!(%error, "what other hosts have said last is not kept over a restart");
+            tracing::warn!(%error, "can't save the latest messages of other hosts for a restart");
         }
     }
 }
 
-/// The predecessor's port, or any that is free for TCP and UDP, over both families where the
-/// machine has both.
+/// Opens the predecessor's port, or any port that is free for TCP and UDP, for both families if
+/// the machine has both.
 fn listen(predecessor: Option<&Predecessor>) -> anyhow::Result<TcpListener> {
     let before = predecessor.and_then(Predecessor::door);
     if let Some(Ok(listener)) = before.map(hawser_net::bind::listen) {
@@ -169,8 +169,8 @@ fn door(
     Ok(gateway.taking_associations())
 }
 
-/// Streams that another host may open here at once.
+/// Limit of streams that another host may have open here.
 const MAX_STREAMS: u32 = 1024;
-/// Sessions of all hosts together.
+/// Limit of sessions of all hosts together.
 const MAX_SESSIONS: usize = 64;
 const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! `hawser up --capture`: connections of programs that know nothing of it, placed in the kernel.
+//! `hawser up --capture`: places connections of unaware programs on links, in the kernel.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::PathBuf;
@@ -22,7 +22,8 @@ use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The folder of the control group with the programs of `scope`; none where that is about hosts.
+/// Returns the folder of the control group with the programs of `scope`; `None` for a scope of
+/// hosts.
 fn folder(scope: &CaptureScope) -> anyhow::Result<Option<PathBuf>> {
     let mount = mount_point()?;
     Ok(match scope {
@@ -33,36 +34,36 @@ fn folder(scope: &CaptureScope) -> anyhow::Result<Option<PathBuf>> {
     })
 }
 
-/// The parts of a capture, and the facts known as it begins.
+/// Settings and parts of a capture.
 pub(crate) struct Capturing<'a> {
     pub(crate) scope: &'a CaptureScope,
     pub(crate) policy: ConnectionPolicy,
     pub(crate) director: SharedDirector,
     pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
-    /// Use of the gateway, where there is one.
+    /// Use of the gateway, if there is one.
     pub(crate) gateway: Option<GatewayUse>,
-    /// Servers that connections go to over sessions with them, where such are looked for.
+    /// Servers that connections reach over sessions, if such servers are looked for.
     pub(crate) discovered: Option<DiscoveredServers>,
-    /// Names that are held to their vouchers.
+    /// Names that are checked against their vouchers.
     pub(crate) vouched: Option<VouchedServers>,
     /// Whether a tunnel carries datagrams for the gateway.
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
-    /// Takes the names that programs ask for.
+    /// Collects the names that programs ask for.
     pub(crate) names: KnownNames,
-    /// Names that no server is asked for, and the machine that names may not lead to.
+    /// Names that no name server is asked for, and this machine, to which names must not resolve.
     pub(crate) reserved: (ReservedNames, ThisMachine),
 }
 
-/// Capturing goes on for as long as this lives.
+/// A running capture.
 pub(crate) struct Captured {
     places: JoinHandle<()>,
-    /// Takes what is redirected.
+    /// Accepts redirected connections.
     server: Option<(JoinHandle<()>, Arc<ProxyCounters>)>,
 }
 
 impl Capturing<'_> {
-    /// Begins. Connections that are for the gateway, or may be, are made by `dialer`; all others in
-    /// the kernel.
+    /// Begins the capture. `dialer` makes the connections that may use the gateway or another
+    /// session; the kernel places all others.
     pub(crate) async fn start<D: Dialer>(self, dialer: &Arc<D>) -> anyhow::Result<Captured> {
         let scope = self.scope;
         let settings = settings(self.policy);
@@ -71,7 +72,7 @@ impl Capturing<'_> {
         let mut capture = capture.with_context(|| format!("--capture {scope}"))?;
         let mut server = None;
         if self.gateway.is_some() || self.discovered.is_some() || self.vouched.is_some() {
-            // Before anything is redirected, it is known what is not to be.
+            // Exceptions must be in force before anything is redirected.
             capture.set_rules(&self.rules.borrow())?;
             capture.set_local_prefixes(&particular_prefixes().await?)?;
             let redirected = redirect(&mut capture, dialer, settings, self.gateway).await?;
@@ -105,15 +106,15 @@ impl Capturing<'_> {
 }
 
 impl Captured {
-    /// Ends the capture: new connections are no longer redirected. Those that were, and the port
-    /// for them, go on for as long as this lives.
+    /// Ends the capture: new connections are no longer redirected. Redirected connections, and
+    /// their port, stay open until this is dropped.
     pub(crate) async fn release(&mut self) {
         self.places.abort();
-        // The programs in the kernel go with it.
+        // The kernel's programs are detached with the task.
         let _ = (&mut self.places).await;
     }
 
-    /// How many connections that were redirected are open.
+    /// Returns the number of open redirected connections.
     pub(crate) fn open(&self) -> u64 {
         let counters = self
             .server
@@ -130,7 +131,8 @@ impl Drop for Captured {
     }
 }
 
-/// Sockets that are bound to links pass a kill switch as this process's own do.
+/// Returns settings by which captured sockets that are bound to links pass a kill switch, like
+/// this process's own.
 pub(crate) fn settings(policy: ConnectionPolicy) -> Settings {
     Settings {
         policy,
@@ -139,9 +141,9 @@ pub(crate) fn settings(policy: ConnectionPolicy) -> Settings {
     }
 }
 
-/// Opens the ports that `capture` turns connections to that `usage` and the rules have for the
-/// gateway, or that go to peers; `dialer` makes them, and may choose otherwise. Without a gateway
-/// there is no usage of it.
+/// Opens the ports to which `capture` redirects connections that `usage` and the rules send to the
+/// gateway, and connections to peers. `dialer` makes them, and may choose another route. `usage`
+/// is `None` without a gateway.
 pub(crate) async fn redirect<D: Dialer>(
     capture: &mut Capture,
     dialer: &Arc<D>,
@@ -161,7 +163,7 @@ pub(crate) async fn redirect<D: Dialer>(
     Ok(server)
 }
 
-/// Connections that the kernel's program has redirected.
+/// Looks up connections that the kernel's program has redirected.
 pub(crate) struct Captives(Origins);
 
 impl Lookup for Captives {
@@ -169,7 +171,7 @@ impl Lookup for Captives {
 
     fn take(&self, peer: SocketAddr, _local: SocketAddr) -> Option<Redirected<()>> {
         let found = self.0.find(peer)?;
-        // Rules ask for more than the kernel's program tells.
+        // Rules need more facts about the process than the kernel's program reports.
         let process = Process::read(is_outermost().then_some(found.process), found.user);
         Some(Redirected {
             destination: found.remote,

@@ -1,4 +1,4 @@
-//! Connection mode of `hawser up`: the director, and what keeps it up to date.
+//! Connection mode of `hawser up`: the director, and the tasks that keep it up to date.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ use crate::daemon::proxy::rules::{LinkRuleStore, SharedLedger, today};
 /// The rules for connections, as they change.
 pub(crate) type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
 
-/// A director in its daemon.
+/// A director, with its tasks.
 pub(crate) struct Direct {
     director: SharedDirector,
     books: Books,
@@ -40,7 +40,8 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// Directs connections over `links`, of which the configuration may name some.
+    /// Starts to direct connections over `links`, or over those of them that the configuration
+    /// names.
     pub(crate) async fn start(
         config: &Config,
         links: Links,
@@ -75,12 +76,13 @@ impl Direct {
         }
     }
 
-    /// The one who decides.
+    /// Returns the director.
     pub(crate) fn director(&self) -> SharedDirector {
         self.director.clone()
     }
 
-    /// Connects over links as it decides, and by these ways besides, where there are any.
+    /// Returns a dialer over the links that the director chooses, and over the gateway and peers if
+    /// given.
     pub(crate) fn dialer(
         &self,
         gateway: Option<BondDialer>,
@@ -89,12 +91,12 @@ impl Direct {
         ConnectionDialer::new(self.director.clone(), self.mptcp, gateway, peers)
     }
 
-    /// Carries datagrams as it decides.
+    /// Returns ports that carry datagrams as the director decides.
     pub(crate) fn datagrams(&self) -> DirectPorts<DatagramPlace> {
         DirectPorts::new(self.director.clone())
     }
 
-    /// Ends it, and writes down what is not yet.
+    /// Ends the tasks, and saves what is not saved yet.
     pub(crate) async fn finish(self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.books.write().await;
@@ -102,8 +104,8 @@ impl Direct {
     }
 }
 
-/// Returns the director's state, in the form of the control API; `over_peers` connections went over
-/// sessions with their destinations.
+/// Returns the director's state in the form of the control API; `over_peers` is the number of
+/// connections that used sessions with their destinations.
 pub(crate) fn status(director: &SharedDirector, over_peers: u64) -> ConnectionsStatus {
     let report = director.report();
     let placing = |link: &LinkReport| PlacingStatus {
@@ -150,20 +152,20 @@ async fn follow(director: SharedDirector, mut links: Links) {
     }
 }
 
-/// Looks at the default routes again when they change alone: a link may lead to another network
+/// Reads the default routes again when only they change: a link may lead to another network
 /// with the same address.
 async fn follow_routes(director: SharedDirector) {
     match DefaultRouteMonitor::start().await {
         Ok(mut monitor) => loop {
             monitor.changed().await;
-            // Those of now: others may have been noted meanwhile.
+            // Read the current routes: the director may have got other ones meanwhile.
             note_routes(&director).await;
         },
         Err(error) => tracing::warn!(%error, "can't follow changes of the default routes"),
     }
 }
 
-/// Tells which network each link is attached to, and which link the system prefers.
+/// Reports to the director which network each link is attached to, and which the system prefers.
 async fn note_routes(director: &SharedDirector) {
     match default_routes().await {
         Ok(routes) => director.set_default_routes(routes),
@@ -171,8 +173,8 @@ async fn note_routes(director: &SharedDirector) {
     }
 }
 
-/// Looks after open connections: reads the interfaces' counters, and ends what waits for a link
-/// that is gone.
+/// Supervises open connections: reads the interfaces' counters, and ends connections that wait for
+/// a link that is gone.
 async fn measure(director: SharedDirector) {
     let mut ticks = Ticks::every(COUNT_EVERY);
     loop {
@@ -189,7 +191,7 @@ async fn measure(director: SharedDirector) {
     }
 }
 
-/// Looks after the links with servers that the user has named.
+/// Probes the links with the servers that the user has named.
 fn probe(
     director: SharedDirector,
     config: &Config,
@@ -202,8 +204,8 @@ fn probe(
     Prober::new(director, &config.connection, budget).run()
 }
 
-/// Bytes that measurements may still move today, by the usage database; nothing where that cannot
-/// be used.
+/// Bytes that measurements may still move today, by the usage database; none if that can't be
+/// used.
 struct Budget {
     ledger: Option<SharedLedger>,
     daily: ByteCount,
@@ -216,13 +218,13 @@ impl ProbeBudget for Budget {
         };
         let taken = lock(ledger).take_for_probe(link, today(), bytes, self.daily);
         taken.unwrap_or_else(|error| {
-            tracing::warn!(%error, "nothing is measured");
+            tracing::warn!(%error, "can't charge a measurement, skipping it");
             false
         })
     }
 }
 
-/// Counters and estimates, and the place where they are kept.
+/// Saves counters and estimates.
 #[derive(Clone)]
 struct Books {
     director: SharedDirector,
@@ -247,7 +249,7 @@ async fn keep(books: Books) {
             _ = ticks.tick() => books.write().await,
             _ = changes.changed() => {}
         }
-        // An allowance may be used up by now, or a signal fade.
+        // An allowance may be used up by now, or a signal may be fading.
         books.director.set_link_rules(books.rules.for_director());
     }
 }
@@ -259,7 +261,7 @@ async fn obey(director: SharedDirector, mut rules: ConnectionRules) {
     }
 }
 
-/// The memory from one run to the next; nothing where the usage database cannot be used.
+/// Estimates that are kept from one run to the next; none if the usage database can't be used.
 #[derive(Clone)]
 struct Memory {
     ledger: Option<SharedLedger>,
@@ -312,7 +314,7 @@ impl Memory {
         });
         match writing.await {
             Ok(Ok(())) => self.is_failing.store(false, Ordering::Relaxed),
-            // What is learned next of the same applications and links goes with it.
+            // The estimates of the same applications and links are saved with the next ones.
             Ok(Err(error)) => {
                 if !self.is_failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "can't save what was learned");

@@ -21,30 +21,30 @@ use super::session::Choice;
 use crate::daemon::handshake::announcing::Announcing;
 use crate::setup::Setup;
 
-/// Servers that are found, and what finds them.
+/// The discovered servers, and the announcements that help to find them.
 pub(crate) struct Discovering {
     pub(crate) servers: DiscoveredServers,
-    /// None where the kernel's programs for it can't be had.
+    /// `None` if the kernel's programs for it are not available.
     pub(crate) announcing: Option<Arc<Announcing>>,
 }
 
-/// What looks for them, and with what.
+/// Settings of the search for servers.
 pub(crate) struct Seeking<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) config: &'a UpConfig,
     pub(crate) links: (&'a Links, &'a Arc<LinkRuleStore>),
-    /// The control group whose programs' handshakes ask.
+    /// The control group of the programs whose handshakes ask servers.
     pub(crate) group: Result<PathBuf, CaptureError>,
     pub(crate) director: SharedDirector,
     pub(crate) rules: ConnectionRules,
-    /// Sessions begin with what is chosen then.
+    /// Policies with which new sessions begin.
     pub(crate) choice: &'a Choice,
-    /// Knows peers; where it knows one at an address, the host there is left alone.
+    /// Finds peers; hosts at the addresses of peers are left alone.
     pub(crate) peers: Option<PeerFinder>,
 }
 
 impl Seeking<'_> {
-    /// Begins. Hosts that this one has enrolled with are left alone.
+    /// Begins the search. Leaves alone hosts that this one has enrolled with.
     pub(crate) fn start(self) -> anyhow::Result<Discovering> {
         let (config, peers) = (self.config, self.peers);
         let connect = OverOneLink::new(&config.links, self.links);
@@ -66,7 +66,7 @@ impl Seeking<'_> {
             }),
             is_enrolled: Box::new(move |at| {
                 if let Err(error) = enrolled.reload_if_changed() {
-                    tracing::debug!(%error, "the list of gateways is as it was");
+                    tracing::debug!(%error, "can't reload the list of gateways");
                 }
                 let is_peer = peers.as_ref().is_some_and(|it| it.known(at).is_some());
                 is_peer || enrolled.gateways().iter().any(|it| is_of(it, at))
@@ -83,7 +83,7 @@ impl Seeking<'_> {
     }
 }
 
-/// Has handshakes tell of servers, where that can be.
+/// Begins to discover servers by handshakes, if possible.
 fn announce(
     group: Result<PathBuf, CaptureError>,
     director: SharedDirector,
@@ -94,14 +94,14 @@ fn announce(
             tracing::warn!(
                 %error,
                 port = DEFAULT_FRONT_PORT,
-                "handshakes do not tell which servers have Hawser: each is probed at this port"
+                "can't discover servers by TCP handshakes: probing each server at this port"
             );
             (None, None)
         }
     }
 }
 
-/// Whether a gateway, or a peer, is at this address as far as this host knows.
+/// Returns whether this host knows the address as one of the gateway or peer.
 fn is_of(gateway: &EnrolledGateway, at: IpAddr) -> bool {
     let named = gateway.addresses.iter().filter_map(HostPort::socket_addr);
     let mut known = named.chain(gateway.reached.iter().copied());

@@ -1,4 +1,4 @@
-//! `hawser up --capture lan:INTERFACE`: hosts behind this machine, of which it is the router.
+//! `hawser up --capture lan:INTERFACE`: hosts behind this machine, which is their router.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,15 +22,15 @@ use tokio::time::sleep;
 use super::direct::ConnectionRules;
 use crate::daemon::guard::start_guard;
 
-/// The interfaces that are wanted, and that can be used.
+/// The configured interfaces, after a check that they can be used.
 #[derive(Clone, Debug)]
 pub(crate) struct Lans {
     interfaces: Vec<String>,
 }
 
 impl Lans {
-    /// Checks that these interfaces, and this machine, can do it. `links` are those that the user
-    /// has named. None where no interface is wanted.
+    /// Checks that these interfaces, and this machine, can be used. `links` are the links that the
+    /// user has named. Returns `None` without an interface.
     pub(crate) async fn find(
         interfaces: Vec<String>,
         links: &[String],
@@ -47,7 +47,7 @@ impl Lans {
         Ok(Some(lans))
     }
 
-    /// Opens the ports that take TCP of hosts; `dialer` makes the connections on from here.
+    /// Opens the ports for hosts' TCP connections; `dialer` connects to their destinations.
     pub(crate) fn take<D: Dialer>(
         self,
         dialer: &Arc<D>,
@@ -56,7 +56,7 @@ impl Lans {
     ) -> anyhow::Result<LanCapture> {
         let v4 = listen(false).with_context(|| self.flags())?;
         let v6 = listen(true);
-        let v6 = v6.inspect_err(|error| tracing::debug!(%error, "no IPv6 of hosts is taken"));
+        let v6 = v6.inspect_err(|error| tracing::debug!(%error, "can't accept IPv6 of hosts"));
         let forwarded = Forwarded::new(own);
         let server = RedirectServer::with(v4, v6.ok(), Arc::clone(dialer), forwarded)?;
         let ports = LanPorts {
@@ -75,7 +75,7 @@ impl Lans {
         })
     }
 
-    /// The flags that say so.
+    /// Returns the flags that name the interfaces.
     fn flags(&self) -> String {
         let flags = self
             .interfaces
@@ -85,19 +85,19 @@ impl Lans {
     }
 }
 
-/// The ports for hosts' connections, open until this is dropped. Nothing leads there yet.
-/// `rules`: which connections go as packets instead.
+/// The ports for hosts' connections, open until dropped. No traffic is redirected there yet.
+/// `rules` decide which connections go as packets instead.
 pub(crate) struct LanCapture {
     lans: Lans,
     ports: LanPorts,
     rules: ConnectionRules,
     counters: Arc<ProxyCounters>,
     server: JoinHandle<()>,
-    /// While this process is about to route in another one's place.
+    /// Holds hosts' traffic while this process takes over the routing from another one.
     hold: Mutex<Option<LanHold>>,
 }
 
-/// Hosts are routed for as long as this lives, or until it has ended.
+/// Routes hosts until dropped or ended.
 pub(crate) struct LanRouted {
     routing: JoinHandle<()>,
     end: oneshot::Sender<()>,
@@ -105,13 +105,13 @@ pub(crate) struct LanRouted {
 }
 
 impl LanCapture {
-    /// The counters of hosts' connections.
+    /// Returns the counters of hosts' connections.
     pub(crate) fn counters(&self) -> Arc<ProxyCounters> {
         Arc::clone(&self.counters)
     }
 
-    /// Holds what hosts send, from before another process routes them no more until this one does,
-    /// or until that takes too long.
+    /// Holds the traffic of hosts from before another process stops routing until this one routes,
+    /// or until [`LONGEST_HOLD`] has passed.
     pub(crate) async fn hold(self: &Arc<Self>) {
         let begun = async {
             let guard = start_guard()?;
@@ -120,7 +120,7 @@ impl LanCapture {
         match begun.await {
             Ok(hold) => *self.held() = Some(hold),
             Err(error) => {
-                tracing::warn!("hosts may notice that the process changes: {error:#}");
+                tracing::warn!("can't hold hosts' traffic during the upgrade: {error:#}");
             }
         }
         let held = Arc::downgrade(self);
@@ -143,8 +143,8 @@ impl LanCapture {
         self.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leads what hosts send to the TUN device and to the ports, and answers what they ask this
-    /// machine as `names` does. `terms`: what the gateway has granted.
+    /// Routes hosts' traffic to the TUN device and to the ports, and answers their DNS queries with
+    /// `names`. `terms` are the addresses that the gateway has granted.
     pub(crate) async fn route(
         &self,
         device: &str,
@@ -165,7 +165,7 @@ impl LanCapture {
         let is_succeeding = self.held().is_some();
         let names = self.answer(names, is_succeeding).await;
         self.let_go().await;
-        // Only now: whoever hears of it may ask at once.
+        // Logged last: readers of the log may use the routes and the name server at once.
         tracing::info!(interfaces = ?self.lans.interfaces, device, "hosts are routed");
         let (end, ended) = oneshot::channel();
         Ok(LanRouted {
@@ -175,8 +175,8 @@ impl LanCapture {
         })
     }
 
-    /// Answers at the addresses of the interfaces, except where a name server does.
-    /// `is_succeeding`: another process may still answer its last questions there.
+    /// Answers DNS queries at the addresses of the interfaces, except where a name server runs.
+    /// `is_succeeding`: another process may still answer its last queries there.
     async fn answer(&self, names: &NameStub, is_succeeding: bool) -> Vec<StubPort> {
         let listed = list_links().await.inspect_err(|error| {
             tracing::warn!(%error, "can't answer the hosts' DNS queries");
@@ -213,7 +213,7 @@ impl Drop for LanCapture {
 }
 
 impl LanRouted {
-    /// Ends it; the network is as before when this returns.
+    /// Ends the routing. The network is as before when this returns.
     pub(crate) async fn end(self) {
         let _ = self.end.send(());
         let _ = self.routing.await;
@@ -229,7 +229,7 @@ fn is_in_use(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
-/// Keeps to the rules as they change, until `ended` says or is gone, and ends the routing.
+/// Applies the rules as they change, until `ended` resolves; then ends the routing.
 async fn obey(
     mut routing: LanRouting,
     mut rules: ConnectionRules,
@@ -238,7 +238,7 @@ async fn obey(
     loop {
         tokio::select! {
             changed = rules.changed() => if changed.is_err() {
-                // No rules come any more.
+                // The rules do not change any more.
                 let _ = (&mut ended).await;
                 break;
             },
@@ -252,8 +252,8 @@ async fn obey(
     routing.end().await;
 }
 
-/// From before another process gives the routing up until this one has it.
+/// Longest time from before another process stops routing until this one routes.
 const LONGEST_HOLD: Duration = Duration::from_secs(8);
-/// For the ports of names, where another process has them for a moment.
+/// Limit of tries to open the DNS ports, which another process may still have for a moment.
 const MOST_TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_millis(100);

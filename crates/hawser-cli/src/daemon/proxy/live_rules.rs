@@ -1,5 +1,5 @@
-//! The rules for connections that are in force in a daemon: what files say, read again when they
-//! change, and what is said to it while it runs.
+//! The rules for connections that are in force in a daemon: those of files, which are read again
+//! when they change, and those that are added while the daemon runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::daemon::proxy::direct::ConnectionRules;
 use crate::rule_files::edit::{self, RulesChanged};
 use crate::rule_files::{RuleFiles, Said, Stamp, UserRules};
 
-/// The rules in force. They are followed until the last clone is gone.
+/// The rules in force. The files are followed until the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveRules {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ pub(crate) struct LiveRules {
 #[derive(Debug)]
 struct Shared {
     files: RuleFiles,
-    /// One reading at a time.
+    /// Allows one reading of the files at a time.
     reading: Mutex<()>,
     known: Mutex<Known>,
     set: watch::Sender<Arc<RuleSet>>,
@@ -38,11 +38,11 @@ struct Known {
 }
 
 impl LiveRules {
-    /// Begins to follow the files. One that can't be read later changes nothing but the log.
+    /// Begins to follow the files. A file that can't be read later is only logged.
     ///
-    /// Fails when they can't be read now.
+    /// Fails if the files can't be read now.
     pub(crate) fn follow(files: RuleFiles) -> Result<Self, ConfigError> {
-        // Before reading: what is written meanwhile is read next time.
+        // Taken before reading, so that a change in the meantime is noticed next time.
         let seen = files.stamp();
         let read = files.read()?;
         let said = Said::default();
@@ -56,7 +56,7 @@ impl LiveRules {
         Ok(Self { shared })
     }
 
-    /// The rules, now and whenever they change.
+    /// Returns a receiver of the rules, which is notified of changes.
     pub(crate) fn subscribe(&self) -> ConnectionRules {
         self.shared.set.subscribe()
     }
@@ -66,13 +66,13 @@ impl LiveRules {
         &self.shared.files
     }
 
-    /// The rules that end with the daemon.
+    /// Returns the number of rules that end with the daemon.
     pub(crate) fn said_count(&self) -> usize {
         self.shared.lock().said.rules.len()
     }
 
-    /// Puts a rule ahead of all others until the daemon ends. Returns whether there is room for one
-    /// more.
+    /// Adds a rule before all others until the daemon ends. Returns `false` if there are too many
+    /// such rules.
     pub(crate) fn add(&self, rule: Rule) -> bool {
         self.shared.change(|known| {
             let rules = &mut known.said.rules;
@@ -85,8 +85,8 @@ impl LiveRules {
         })
     }
 
-    /// Forgets the rule at this place, counted from 0, if it is one that ends with the daemon;
-    /// whether it was. Another one than was `meant`, by its text, stays.
+    /// Removes the rule at this index, counted from 0, if it ends with the daemon; returns whether
+    /// it does. Fails if the rule's text is not `meant`.
     pub(crate) fn remove(&self, place: usize, meant: &str) -> Result<bool, RulesChanged> {
         self.shared.change(|known| {
             let rules = &mut known.said.rules;
@@ -101,24 +101,24 @@ impl LiveRules {
         })
     }
 
-    /// The profile that is in force.
+    /// Returns the profile that is in force.
     pub(crate) fn profile(&self) -> Profile {
         let known = self.shared.lock();
         known.said.profile.unwrap_or(known.read.profile)
     }
 
-    /// Puts another profile in force until the daemon ends; `None`: the one in the configuration.
+    /// Puts another profile in force until the daemon ends; `None` restores the configured one.
     pub(crate) fn set_profile(&self, profile: Option<Profile>) {
         self.shared.change(|known| known.said.profile = profile);
     }
 
-    /// Reads the files now: what they say is in force from then on. Where one can't be read, the
-    /// rules stay as they were.
+    /// Reads the files now, and puts their rules in force. If a file can't be read, the rules stay
+    /// as they were.
     pub(crate) fn read(&self) -> Result<(), ConfigError> {
         self.shared.read()
     }
 
-    /// The rules that do not come along with the program, as monitors show them.
+    /// Returns all rules except the built-in ones, in the form for monitors.
     pub(crate) fn statuses(&self) -> Vec<RuleStatus> {
         let set = Arc::clone(&self.shared.set.borrow());
         let rules = set.rules().iter().enumerate();
@@ -136,7 +136,7 @@ impl LiveRules {
 }
 
 impl Shared {
-    /// Changes what is known, and what is in force with it.
+    /// Changes the known rules, and puts the result in force.
     fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
         let mut known = self.lock();
         let done = change(&mut known);
@@ -159,7 +159,7 @@ impl Shared {
     }
 
     fn read(&self) -> Result<(), ConfigError> {
-        // What is read first is put in force first.
+        // Locked so that readings are put in force in their order.
         let _turn = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = self.files.stamp();
         let read = self.files.read();
@@ -192,7 +192,7 @@ async fn watch(shared: Weak<Shared>) {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The most rules that the kernel's program evaluates.
+/// Largest number of rules that the kernel's program evaluates.
 const MAX_SAID: usize = 64;
 
 #[cfg(test)]
@@ -205,8 +205,8 @@ mod tests {
     use super::*;
     use crate::config_file::ConfigFile;
 
-    /// The configuration with this name in `folder`, which has to be there; without one, the usual
-    /// one of this state directory.
+    /// Returns the configuration with this name in `folder`, which must exist; without a name, the
+    /// default one of this state directory.
     fn config(folder: &Path, named: Option<&str>) -> ConfigFile {
         let state = StateDir::resolve(Some(folder.to_owned())).unwrap();
         ConfigFile::resolve(named.map(|name| folder.join(name)), &state, true)

@@ -1,5 +1,5 @@
-//! Packets over the gateway: those of this machine that nothing else takes, and those of hosts
-//! behind it.
+//! Packets over the gateway: those of this machine that are not captured otherwise, and those of
+//! hosts behind it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use tokio::time::sleep;
 use super::lan::{LanCapture, LanRouted};
 use super::links::Links;
 
-/// Since when a kill switch is on, if it is.
+/// Time since which a kill switch is on, if it is.
 pub(crate) type KillSwitchSince = watch::Receiver<Option<UnixTime>>;
 
-/// Packets are carried while this lives, whenever the gateway does that.
+/// Carries packets until ended, whenever the gateway does.
 pub(crate) struct CarriedPackets {
     task: JoinHandle<()>,
     begin: watch::Sender<bool>,
@@ -34,24 +34,24 @@ pub(crate) struct CarriedPackets {
     are_carried: Option<watch::Receiver<CarriedFamilies>>,
 }
 
-/// Whose packets are carried.
+/// Senders of the packets that are carried.
 pub(crate) struct Senders {
     /// This machine itself.
     pub(crate) machine: bool,
     /// Hosts behind it.
     pub(crate) lans: Option<Arc<LanCapture>>,
-    /// Takes the names that they ask for.
+    /// Collects the names that the senders ask for.
     pub(crate) names: KnownNames,
-    /// Names that no server is asked for, and the machine that names may not lead to.
+    /// Names that no name server is asked for, and this machine, to which names must not resolve.
     pub(crate) reserved: (ReservedNames, ThisMachine),
-    /// Who may begin flows to them.
+    /// Whether other hosts may begin flows to the senders.
     pub(crate) inbound: InboundFlows,
 }
 
 impl CarriedPackets {
-    /// Begins as soon as a session is there, and [`Self::begin`] was called. None where no packets
-    /// are to be carried. `kill_switch` says since when one is on. `is_succeeding`: another process
-    /// carries them until then.
+    /// Prepares to carry packets, beginning once there is a session and [`Self::begin`] was called.
+    /// Returns `None` if there are no senders. `kill_switch` tells since when one is on. If
+    /// `is_succeeding`, another process carries the packets until then.
     pub(crate) fn start(
         senders: Senders,
         client: Arc<Client>,
@@ -87,17 +87,18 @@ impl CarriedPackets {
         })
     }
 
-    /// From now on this process carries them.
+    /// Allows this process to carry packets from now on.
     pub(crate) fn begin(&self) {
         self.begin.send_replace(true);
     }
 
-    /// Families whose routes lead to the tunnel; none where the machine's are not to.
+    /// Returns the families that are routed to the tunnel; `None` if this machine's packets are not
+    /// carried.
     pub(crate) fn of_machine(&self) -> Option<watch::Receiver<CarriedFamilies>> {
         self.are_carried.clone()
     }
 
-    /// Ends it; routes are as before when this returns.
+    /// Stops carrying packets. Routes are as before when this returns.
     pub(crate) async fn end(self) {
         self.end.send_replace(true);
         let _ = self.task.await;
@@ -154,8 +155,8 @@ impl Carrying {
         }
     }
 
-    /// Carries packets until that cannot go on, or until it is to end. Clears the last `complaint`
-    /// as soon as packets are carried.
+    /// Carries packets until that fails, or until told to end. Clears the last `complaint` as soon
+    /// as packets are carried.
     async fn carry(&mut self, complaint: &mut String) -> anyhow::Result<()> {
         let wish = Wish {
             is_permanent: true,
@@ -210,7 +211,7 @@ impl Carrying {
         outcome
     }
 
-    /// Leads packets to the device.
+    /// Routes packets to the device.
     async fn lead_to(
         &self,
         device: &str,
@@ -236,18 +237,18 @@ impl Carrying {
     }
 }
 
-/// All networks that this machine has routes to, but by default.
+/// Returns all networks that this machine has routes to, except default routes.
 async fn networks_here() -> anyhow::Result<Vec<IpNet>> {
     let mut here = particular_prefixes().await?;
-    // Addresses of tunnels, among them this one's before.
+    // Leave out addresses of tunnels, such as this one's earlier address.
     here.retain(|net| net.prefix_len() < net.max_prefix_len());
     Ok(here)
 }
 
-/// The networks on this machine's links, its routers and its name servers.
+/// Returns the networks on this machine's links, its routers and its name servers.
 async fn nearby() -> anyhow::Result<Vec<IpNet>> {
     let mut nearby = networks_on_links().await?;
-    // Addresses of tunnels, among them this one's before.
+    // Leave out addresses of tunnels, such as this one's earlier address.
     nearby.retain(|net| net.prefix_len() < net.max_prefix_len());
     let routers = default_routes().await?.into_iter();
     nearby.extend(routers.filter_map(|route| route.gateway).map(IpNet::from));
@@ -256,5 +257,5 @@ async fn nearby() -> anyhow::Result<Vec<IpNet>> {
     Ok(nearby)
 }
 
-/// Before it is tried again.
+/// Pause before the next try.
 const PAUSE: Duration = Duration::from_secs(5);

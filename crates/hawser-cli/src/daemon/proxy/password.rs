@@ -13,7 +13,7 @@ use crate::setup::Usage;
 /// Reads the user name and the password in `file`, which other users must not be able to read.
 ///
 /// # Errors
-/// A mistake of the user's; it shows nothing of what is in the file.
+/// A mistake of the user. The error shows nothing of the file's content.
 pub(crate) fn read(file: &Path) -> Result<Credentials, Usage> {
     let text = read_private(file)?;
     let wrong = |error| Usage(format!("the password file {}: {error}", file.display()));
@@ -23,7 +23,7 @@ pub(crate) fn read(file: &Path) -> Result<Credentials, Usage> {
 /// Reads a short file, which other users must not be able to read.
 ///
 /// # Errors
-/// A mistake of the user's; it shows nothing of what is in the file.
+/// A mistake of the user. The error shows nothing of the file's content.
 pub(crate) fn read_private(file: &Path) -> Result<Zeroizing<String>, Usage> {
     let wrong = |problem: &dyn std::fmt::Display| {
         Usage(format!("the password file {}: {problem}", file.display()))
@@ -45,7 +45,7 @@ pub(crate) fn read_private(file: &Path) -> Result<Zeroizing<String>, Usage> {
 }
 
 const OTHERS: u32 = 0o007;
-/// More than the longest line takes.
+/// Longest file that is read, longer than the longest line.
 const MAX_FILE: u64 = 1024;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Peers among the destinations of `hawser up`: enrolling with them, finding them, sessions with
-//! them.
+//! Peers among the destinations of `hawser up`: enrolling with peers, finding them, and sessions
+//! with them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,7 @@ use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, ClientMaker, ENROL_PATIENCE, Target};
 use crate::setup::Setup;
 
-/// The parts that dial and watch peers.
+/// The parts that find and dial peers.
 pub(crate) struct Peering {
     pub(crate) finder: PeerFinder,
     pub(crate) sessions: PeerSessions,
@@ -36,8 +36,9 @@ pub(crate) struct Peering {
 }
 
 impl Peering {
-    /// Begins to look for the peers that this machine has enrolled with, over `links`, of which
-    /// `wanted` may name some. Sessions with them begin with what is chosen then.
+    /// Begins to look for the peers that this machine has enrolled with, over `links`, or over
+    /// those of them that `wanted` names. Sessions begin with the policies in `choice` at that
+    /// time.
     pub(crate) fn start(
         setup: &Setup,
         wanted: &[String],
@@ -48,7 +49,7 @@ impl Peering {
         let store = ClientStore::open(&setup.state)?;
         let known = Arc::new(move || {
             if let Err(error) = store.reload_if_changed() {
-                tracing::debug!(%error, "the list of peers is as it was");
+                tracing::debug!(%error, "can't reload the list of peers");
             }
             let gateways = store.gateways();
             let keys = gateways.iter().map(|gateway| gateway.key);
@@ -76,14 +77,14 @@ impl Peering {
         })
     }
 
-    /// The peers, for dialing.
+    /// Returns the peers, for dialing.
     pub(crate) fn peers(&self) -> Peers {
         let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
         Peers::new(finder, sessions, self.rules.clone(), self.held.clone())
     }
 }
 
-/// Makes the clients of sessions with peers.
+/// Creates the clients of sessions with peers.
 pub(crate) struct PeerClients {
     maker: ClientMaker,
     links: Links,
@@ -92,7 +93,8 @@ pub(crate) struct PeerClients {
 }
 
 impl PeerClients {
-    /// They go over `links`, of which `wanted` may name some, and begin with what is chosen then.
+    /// Sessions use `links`, or those of them that `wanted` names, and begin with the policies in
+    /// `choice` at that time.
     pub(crate) fn new(
         setup: &Setup,
         wanted: &[String],
@@ -107,14 +109,14 @@ impl PeerClients {
         }
     }
 
-    /// Begins to connect to the peer with a key, where that can be done.
+    /// Begins to connect to the peer with this key, if possible.
     pub(crate) fn start(&self, peer: PublicKey, addresses: Vec<HostPort>) -> Option<Arc<Client>> {
         let config = self.config(peer, addresses)?;
         Some(self.begin(config))
     }
 
-    /// The same with another key of this host's, by which nobody else knows it, and on a connection
-    /// that is there already, where there is one.
+    /// Like [`Self::start`], with another key for this host, which no other peer knows, and on the
+    /// existing connection `first`, if there is one.
     pub(crate) fn start_as(
         &self,
         identity: Identity,
@@ -134,7 +136,8 @@ impl PeerClients {
         })
     }
 
-    /// The same for one that nothing leads to but the gateway at which it may be met.
+    /// Like [`Self::start`], for a peer that can be reached only through the gateway where both
+    /// meet.
     pub(crate) fn start_through(
         &self,
         gateway: &Arc<Client>,
@@ -143,7 +146,7 @@ impl PeerClients {
         let mut config = self.config(peer, Vec::new())?;
         config.relay = Some(Arc::new(ThroughGateway::new(Arc::clone(gateway), peer)));
         if config.transport == TransportChoice::Auto {
-            // The gateway passes on what UDP does not carry, and nothing else.
+            // The gateway relays only traffic that UDP between the peers does not carry.
             config.transport = TransportChoice::Sctp;
         }
         Some(self.begin(config))
@@ -167,14 +170,14 @@ impl PeerClients {
 
     fn keep(&self, client: Client) -> Arc<Client> {
         let client = Arc::new(client);
-        // Goes on for as long as the client lives.
+        // The task goes on for as long as the client lives.
         drop(self.rules.keep(&client, &self.links));
         client
     }
 }
 
-/// Enrols with the peer of an invite, unless that was done before; as a peer only, not as the
-/// gateway for everything. Goes on by itself, and says what came of it in the log.
+/// Enrols with the peer of an invite, unless this host has done so before; as a peer only, not as
+/// the gateway for everything. Runs in the background, and logs the result.
 pub(crate) fn enrol(
     setup: &Setup,
     source: &GatewaySource,
@@ -204,7 +207,7 @@ pub(crate) fn enrol(
     Ok(())
 }
 
-/// Returns what is amiss with a peer that does not answer, in the form of the control API.
+/// Describes the problem with a peer that does not answer, in the form of the control API.
 pub(crate) fn silent((address, peer, passed): (IpAddr, PublicKey, Passed)) -> NotBondedStatus {
     let becomes = match passed {
         Passed::Refused => format!(
@@ -219,7 +222,7 @@ pub(crate) fn silent((address, peer, passed): (IpAddr, PublicKey, Passed)) -> No
     }
 }
 
-/// Connects over one of the links that may be used, for what is not worth more.
+/// Connects over one of the usable links, for connections that need only one.
 pub(crate) struct OverOneLink {
     links: Links,
     wanted: Vec<String>,
@@ -227,7 +230,7 @@ pub(crate) struct OverOneLink {
 }
 
 impl OverOneLink {
-    /// Over one of these `links`, of which `wanted` may name some.
+    /// Connects over one of these `links`, or of those of them that `wanted` names.
     pub(crate) fn new(wanted: &[String], (links, rules): (&Links, &Arc<LinkRuleStore>)) -> Self {
         Self {
             links: links.clone(),

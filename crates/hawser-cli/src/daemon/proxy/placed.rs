@@ -1,4 +1,4 @@
-//! From what a director remembers of connections to what people and programs are told.
+//! Converts a director's record of connections to the form that is shown.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use hawser_types::{ByteCount, Instant, Rate};
 
 use crate::daemon::subject::PlacedRange;
 
-/// Returns the remembered connections; `since_1970` is now.
+/// Returns the remembered connections; `since_1970` is the current time.
 pub(crate) fn report(
     director: &SharedDirector,
     which: PlacedRange,
@@ -83,7 +83,7 @@ fn destination(story: &Story) -> String {
     }
 }
 
-/// Returns the reason for the first choice, for programs and for people.
+/// Returns the reason for the first choice, as a name and as text.
 fn why(story: &Story) -> (&'static str, String) {
     let is_systems = story
         .tries
@@ -119,7 +119,7 @@ fn why(story: &Story) -> (&'static str, String) {
     }
 }
 
-/// Returns the rules that applied to it.
+/// Returns the rules that applied to the connection.
 fn rules(story: &Story) -> Vec<PlacedRule> {
     let verdict = &story.verdict;
     let avoid: Vec<&str> = verdict.avoid.iter().map(|avoid| avoid.name()).collect();
@@ -189,7 +189,7 @@ fn state(story: &Story, outcome: Option<&Try>) -> &'static str {
     }
     let is_uncounted = story.is_kernels && story.subject.protocol == Protocol::Udp;
     match outcome.map(|it| (it.state, it.moved)) {
-        // The kernel tells of answers when all is over, and of datagrams never.
+        // The kernel reports answers only at the end of a connection, and never for datagrams.
         Some((TryState::Waiting, [_, down])) if down > ByteCount::ZERO => "open",
         Some((TryState::Waiting, _)) if is_uncounted => "open",
         Some((TryState::GivenUp, _)) if is_uncounted => "ended",
@@ -210,7 +210,7 @@ fn link_name(it: &Try) -> Option<String> {
     }
 }
 
-/// Over less than a millisecond nothing is known.
+/// Returns the rate over `span`; zero if it is too short for an estimate.
 fn rate(bytes: ByteCount, span: Duration) -> Rate {
     if span < Duration::from_millis(1) {
         Rate::ZERO

@@ -1,4 +1,4 @@
-//! The name by which this host is found in a directory.
+//! The registration of this host's name in a directory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::password::read_private;
 use super::rules::LinkRuleStore;
 use crate::setup::Usage;
 
-/// A registration that is wanted, with all that the user has said about it.
+/// A configured registration, with its settings.
 pub(crate) struct Wanted {
     name: HostNameAt,
     user: SipUri,
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads it, so that a mistake is told before anything is opened.
+    /// Reads the settings, so that mistakes are reported before anything is opened.
     pub(crate) fn read(config: &UpConfig) -> anyhow::Result<Option<Self>> {
         let Some(name) = &config.name else {
             let missing = match config.directory {
@@ -65,8 +65,8 @@ impl Wanted {
         }))
     }
 
-    /// Begins to register, over those of the links that the user allows and has not left out. What
-    /// comes back beside it opens sessions with other hosts, which come as `calls` says.
+    /// Begins to register, over the links that the user allows and has not left out. Also returns
+    /// the calling side, which opens sessions with other hosts; `calls` are its settings.
     pub(crate) fn start(
         &self,
         (links, rules): (&Links, &Arc<LinkRuleStore>),
@@ -99,13 +99,13 @@ impl Wanted {
     }
 }
 
-/// A registration that goes on.
+/// A running registration.
 pub(crate) struct OwnRegistration {
     running: HostRegistration,
     shown: ShownRegistration,
 }
 
-/// What is shown of it.
+/// The part of a registration that is shown.
 #[derive(Clone)]
 pub(crate) struct ShownRegistration {
     name: String,
@@ -118,7 +118,7 @@ impl OwnRegistration {
         self.shown.clone()
     }
 
-    /// Takes this host out of the directory.
+    /// Removes this host from the directory.
     pub(crate) async fn end(self) {
         self.running.end(END_PATIENCE).await;
     }
@@ -196,7 +196,7 @@ fn directory(text: &str) -> Result<SipUri, Usage> {
     }
 }
 
-/// The password, which is neither on the command line nor in the configuration.
+/// Reads the password, which is neither on the command line nor in the configuration.
 fn password(config: &UpConfig) -> Result<Zeroizing<String>, Usage> {
     let missing = || {
         let problem = "--name needs a password: in a file (--directory-password-file), or in the \

@@ -1,5 +1,5 @@
-//! The user's rules for links: what the configuration says of them, what was changed since, what
-//! the links have used of their allowances, and which of them are left since their signal fades.
+//! The user's rules for links: the configured rules, the later changes, the used parts of
+//! allowances, and the links that are out of use because their signal fades.
 
 mod change;
 mod signals;
@@ -30,17 +30,17 @@ pub(crate) use signals::Reading;
 use signals::Signals;
 use usage::{Accounts, ByteTotals};
 
-/// The rules in force, by the names of links, and the accounts that go with them.
+/// The rules in force, by the names of links, with the traffic accounts.
 #[derive(Debug)]
 pub(crate) struct LinkRuleStore {
     inner: Mutex<Inner>,
-    /// Sent to when the rules or signals may be others.
+    /// Notified when the rules or signals may have changed.
     changed: watch::Sender<()>,
-    /// None when it can't be used: then the accounts begin anew with each run.
+    /// `None` if the ledger can't be used: then the accounts start anew in each run.
     ledger: Option<SharedLedger>,
 }
 
-/// The ledger of the state directory, for all in this process that write to it.
+/// The ledger of the state directory, shared by its writers in this process.
 pub(crate) type SharedLedger = Arc<Mutex<UsageDatabase>>;
 
 #[derive(Debug, Default)]
@@ -48,24 +48,24 @@ struct Inner {
     rules: BTreeMap<String, Rule>,
     currencies: BTreeMap<String, String>,
     accounts: Accounts,
-    /// By the names of links, what connections over one link each have moved.
+    /// Bytes that connections over single links have moved, by the links' names.
     connections: ByteTotals<String>,
     signals: Signals,
-    /// The latest write to the ledger has failed.
+    /// True if the latest write to the ledger has failed.
     is_failing: bool,
-    /// When the ledger was last written.
+    /// Time of the latest write to the ledger.
     written: Option<tokio::time::Instant>,
 }
 
 impl LinkRuleStore {
-    /// As the configuration has them, with the ledger of the state directory.
+    /// Reads the configured rules, and opens the ledger of the state directory.
     pub(crate) fn open(config: &Config, state: &StateDir) -> Arc<Self> {
         let mut inner = Inner::of(config);
         let ledger = open_ledger(state);
         if let Some(ledger) = &ledger {
             match ledger.usage(today()) {
                 Ok(usage) => inner.accounts.load(usage, today()),
-                Err(error) => tracing::warn!(%error, "the earlier usage of links is not known"),
+                Err(error) => tracing::warn!(%error, "can't read the earlier usage of links"),
             }
         }
         Arc::new(Self {
@@ -75,7 +75,7 @@ impl LinkRuleStore {
         })
     }
 
-    /// The ledger that the accounts are kept in, if it can be used.
+    /// Returns the ledger with the accounts, if it can be used.
     pub(crate) fn ledger(&self) -> Option<SharedLedger> {
         self.ledger.clone()
     }
@@ -97,8 +97,8 @@ impl LinkRuleStore {
         }
     }
 
-    /// Takes in what has gone over the links in all since this program has begun, by their names,
-    /// and writes it down, unless it is little.
+    /// Updates the accounts to the total traffic of links since the program's start, by their
+    /// names, and saves it, unless it is little.
     pub(crate) async fn enter(self: &Arc<Self>, moved: &BTreeMap<String, [ByteCount; 2]>) {
         {
             let mut inner = self.lock();
@@ -110,49 +110,49 @@ impl LinkRuleStore {
         self.write_unless_little().await;
     }
 
-    /// Returns the rules for a link, and its use; none where there is no rule and no use.
+    /// Returns the rules for a link, and its usage; `None` if there are neither.
     pub(crate) fn allowed(&self, name: &str) -> Option<LinkAllowed> {
         self.lock().allowed(name, today())
     }
 
-    /// Takes in what a source says of a link's signal. What follows from it holds at once.
+    /// Handles a source's reading of a link's signal. The resulting rules are in force at once.
     pub(crate) fn handle_signal(&self, link: &str, reading: Reading) {
         self.change_signals(|signals, now| signals.handle_reading(now, link, reading));
     }
 
-    /// Takes in what the modems of all links are doing, by the links' names.
+    /// Sets the states of all links' modems, by the links' names.
     pub(crate) fn set_modems(&self, modems: BTreeMap<String, ModemStatus>) {
         self.change_signals(|signals, _| signals.set_modems(modems));
     }
 
-    /// Takes note that a signal may have been well for long enough by now.
+    /// Checks whether a signal has been good for long enough by now.
     pub(crate) fn handle_signal_timeout(&self) {
         self.change_signals(Signals::handle_timeout);
     }
 
-    /// Forgets the signals of links that are not among these, or have no carrier.
+    /// Forgets the signals of links that are not listed, or have no carrier.
     pub(crate) fn keep_signals(&self, links: &[Link]) {
         let is_up = |name: &str| links.iter().any(|link| link.name == name && link.up);
         self.change_signals(|signals, _| signals.retain(is_up));
     }
 
-    /// Returns when to call [`Self::handle_signal_timeout`]; `None` means not before something
-    /// changes.
+    /// Returns when to call [`Self::handle_signal_timeout`]; `None` means not before the next
+    /// change.
     pub(crate) fn signal_timeout(&self) -> Option<Instant> {
         self.lock().signals.poll_timeout()
     }
 
-    /// Returns what is known of a link's signal.
+    /// Returns the status of a link's signal, if it is known.
     pub(crate) fn signal(&self, link: &str) -> Option<SignalStatus> {
         self.lock().signals.status(link)
     }
 
-    /// Returns what a link's modem is doing, where it has one that is known.
+    /// Returns the status of a link's modem, if it has a known one.
     pub(crate) fn modem(&self, link: &str) -> Option<ModemStatus> {
         self.lock().signals.modem(link).cloned()
     }
 
-    /// Returns a receiver that is told when rules or signals may be others.
+    /// Returns a receiver that is notified when rules or signals may have changed.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -162,8 +162,8 @@ impl LinkRuleStore {
         self.changed.send_replace(());
     }
 
-    /// Keeps a client to the rules for as long as it lives: counts what goes over each link, and
-    /// tells the client when an allowance is used up, a month begins or a signal fades.
+    /// Applies the rules to a client for as long as it lives: counts the traffic of each link, and
+    /// updates the client's rules when an allowance is used up, a month begins or a signal fades.
     pub(crate) fn keep(self: &Arc<Self>, client: &Arc<Client>, links: &Links) -> Keeping {
         let counted = Arc::new(Mutex::new(Counted::default()));
         let watched =
@@ -203,7 +203,7 @@ impl LinkRuleStore {
         }
     }
 
-    /// Takes in what a client has moved; returns how much is new.
+    /// Counts the traffic of a client; returns the amount since the last count.
     fn count(&self, client: &Client, links: &Links, counted: &Mutex<Counted>) -> ByteCount {
         let mut all = ByteCount::ZERO;
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,7 +212,7 @@ impl LinkRuleStore {
             .iter()
             .map(|link| (link.index.value(), link.name.clone()))
             .collect();
-        // A session that the client has moved on from still carries what is open in it.
+        // A session that the client has left still carries its open streams.
         let sessions = client.sessions();
         let ids: Vec<String> = sessions.iter().map(|it| it.id().to_string()).collect();
         counted.keep(&ids);
@@ -230,8 +230,7 @@ impl LinkRuleStore {
         all
     }
 
-    /// Writes what was counted to the ledger; less than [`MUCH`], such as what an idle session
-    /// needs, seldom.
+    /// Writes the counts to the ledger; counts below [`MUCH`], as of an idle session, only seldom.
     async fn write_unless_little(self: &Arc<Self>) {
         let is_due = {
             let inner = self.lock();
@@ -243,7 +242,7 @@ impl LinkRuleStore {
         }
     }
 
-    /// Writes what was counted to the ledger.
+    /// Writes the counts to the ledger.
     pub(crate) async fn write(self: &Arc<Self>) {
         self.lock().written = Some(tokio::time::Instant::now());
         let this = Arc::clone(self);
@@ -267,7 +266,7 @@ impl LinkRuleStore {
             Ok(()) => {
                 self.lock().is_failing = false;
                 match ledger.usage(today()) {
-                    // Another program may have charged its own.
+                    // Another program may have added its own traffic.
                     Ok(usage) => self.lock().accounts.load(usage, today()),
                     Err(error) => tracing::warn!(%error, "can't read the usage of links again"),
                 }
@@ -275,7 +274,7 @@ impl LinkRuleStore {
             Err(error) => {
                 let mut inner = self.lock();
                 inner.accounts.give_back(&pending, today());
-                // Once, since a full disk stays full for a while.
+                // Logged once, since a full disk stays full for a while.
                 if !std::mem::replace(&mut inner.is_failing, true) {
                     tracing::warn!(%error, "can't save the usage of links: trying again");
                 }
@@ -297,20 +296,20 @@ struct Counted {
 /// The counted traffic of one session.
 #[derive(Debug, Default)]
 struct CountedSession {
-    /// By index: a link that comes back under its name counts from nothing.
+    /// Totals by index: a link that returns under its name has a new index, and counts from zero.
     seen: ByteTotals<u32>,
-    /// Of the session's links, some of which may be gone.
+    /// Names of the session's links, some of which may be gone.
     names: BTreeMap<u32, String>,
 }
 
 impl Counted {
-    /// Forgets the sessions that are over: those that are not `living`.
+    /// Forgets all sessions except the `living` ones.
     fn keep(&mut self, living: &[String]) {
         self.sessions.retain(|id, _| living.contains(id));
     }
 
-    /// Returns the new part of the traffic that a session has `moved` by now over its links, by
-    /// their names; for links that are `there`, or were while the session had them.
+    /// Returns the new part of the traffic that a session has `moved` over its links, by the links'
+    /// names; for links that are `there`, or were there while the session used them.
     fn news(
         &mut self,
         session: &str,
@@ -339,7 +338,7 @@ impl CountedSession {
     }
 }
 
-/// The task that keeps one client to the rules.
+/// The task that applies the rules to one client.
 pub(crate) struct Keeping {
     rules: Arc<LinkRuleStore>,
     links: Links,
@@ -348,7 +347,7 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// Ends it: counts once more what the client has moved, and writes everything down.
+    /// Ends the task: counts the client's traffic once more, and saves the accounts.
     pub(crate) async fn finish(self, client: &Client) {
         self.watching.abort();
         self.rules.count(client, &self.links, &self.counted);
@@ -372,7 +371,7 @@ impl Inner {
         }
     }
 
-    /// So much more has gone over a link.
+    /// Adds new traffic of a link.
     fn enter(&mut self, name: &str, news: [ByteCount; 2]) {
         let reset_day = self.reset_day(name);
         self.accounts.enter(name, news, today(), reset_day);
@@ -418,7 +417,7 @@ impl Inner {
             limit: limit.map(|allowance| at_limit(allowance.at_limit).to_owned()),
             cost: (rule.price > 0.0).then(|| cost().trim_end().to_owned()),
             price: (rule.price > 0.0).then(|| format!("{}{currency}/GB", rule.price)),
-            // A whole number, as it is read.
+            // The configuration allows only whole numbers.
             weight: Some(rule.weight as u64),
         })
     }
@@ -460,9 +459,9 @@ pub(crate) fn today() -> Date {
 const LEDGER: &str = StateFile::Usage.name();
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 const COUNT_IDLE_EVERY: Duration = Duration::from_secs(2);
-/// Less than this between two looks is what an idle session needs for itself.
+/// Traffic of an idle session between two counts is below this.
 pub(crate) const QUIET: ByteCount = ByteCount::from_kib(4);
-/// Every so many counts are written down.
+/// Number of counts between two writes to the ledger.
 const WRITE_EVERY: u64 = 6;
 const LITTLE_EVERY: Duration = Duration::from_secs(60);
 const MUCH: ByteCount = ByteCount::from_kib(64);

@@ -30,7 +30,7 @@ pub(crate) fn set(
     })
 }
 
-/// Says of a link what `said` says of it, and nothing else.
+/// Writes a link's change, and nothing else.
 pub(crate) fn set_link(config: &Path, said: &CheckedChange) -> anyhow::Result<()> {
     change(config, Content::Config, |document| {
         let Some(place) = place_of(document, &said.name, config)? else {
@@ -72,8 +72,8 @@ fn say(link: &mut dyn TableLike, said: &CheckedChange) {
     }
 }
 
-/// `use` is for both directions; a key for one of them goes over it, so that one that is there has
-/// to say the same.
+/// Writes the use of a link. `use` is for both directions, and a key for one direction overrides
+/// it, so an existing one has to be changed, too.
 fn say_use(link: &mut dyn TableLike, up: Option<LinkUse>, down: Option<LinkUse>) {
     let both = up.filter(|_| up == down);
     let is_apart = link.contains_key("up") && link.contains_key("down");
@@ -91,7 +91,7 @@ fn no_links() -> Item {
     Item::ArrayOfTables(ArrayOfTables::new())
 }
 
-/// The file is sound, but written in a form that this program can't change.
+/// Error for a file that is valid, but written in a form that this program can't change.
 fn other_form(config: &Path, section: &str) -> Usage {
     let config = config.display();
     Usage(format!(

@@ -1,4 +1,4 @@
-//! The client's side of `up`, `send` and `bench`: which gateway, and how to reach it.
+//! The client's side of `up`, `send` and `bench`: the gateway, and its addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use super::links::Links;
 use super::rules::LinkRuleStore;
 use crate::setup::Setup;
 
-/// The choices for all sessions of a daemon, later ones too.
+/// The policies for all sessions of a daemon, including later ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionChoice {
-    /// Policy for their chunks.
+    /// Policy for chunks.
     pub(crate) scheduler: ChunkPolicy,
-    /// Policy for their packets.
+    /// Policy for packets.
     pub(crate) packet_scheduler: PacketPolicy,
-    /// Their transport.
+    /// Transport of the sessions.
     pub(crate) transport: TransportChoice,
 }
 
-/// The same, as it may be changed.
+/// The policies, which may be changed at run time.
 pub(crate) type Choice = Arc<watch::Sender<SessionChoice>>;
 
 impl SessionChoice {
-    /// As the configuration has it, until something else is said.
+    /// Returns the configured policies, until they are changed.
     pub(crate) fn of(config: &SessionConfig) -> Choice {
         Arc::new(watch::Sender::new(Self {
             scheduler: config.scheduler,
@@ -48,15 +48,15 @@ impl SessionChoice {
 
 /// Address of a gateway, and whether it knows this client.
 pub(crate) struct Target {
-    /// The gateway, and the invite where one was given.
+    /// The gateway, and the invite if one was given.
     pub(crate) config: ClientConfig,
-    /// This client has enrolled there before.
+    /// True if this client has enrolled there before.
     pub(crate) known: bool,
 }
 
 impl Target {
-    /// The gateway that `source` names, or else the one that `state` enrolled with last, over the
-    /// links in `links`, as far as `rules` allow.
+    /// Returns the gateway that `source` names, or else the one that `state` enrolled with last,
+    /// for the links in `links`, as far as `rules` allow.
     pub(crate) fn find(
         setup: &Setup,
         state: &StateDir,
@@ -83,17 +83,17 @@ impl Target {
         Ok(Some(Self { config, known }))
     }
 
-    /// Connects; returns once this client is enrolled, at once if it was before.
+    /// Connects; returns once this client is enrolled, or at once if it was enrolled before.
     pub(crate) async fn connect(self, state: &StateDir, links: Links) -> anyhow::Result<Client> {
         let (gateway, addresses) = (self.config.gateway, self.config.addresses.clone());
         let expires = self.config.invite.as_ref().map(Invite::expires);
         let store = ClientStore::open(state)?;
         if self.known {
             if expires.is_some() {
-                // Becomes the one to use when none is named, with what may be new addresses.
+                // The gateway becomes the default one, with its addresses, which may be new.
                 let written = store.remember(gateway, &addresses, UnixTime::now());
                 if let Err(error) = written {
-                    tracing::warn!(%error, "can't make this gateway the one to use");
+                    tracing::warn!(%error, "can't save this gateway as the default");
                 }
             }
             let client = Client::start_enrolled(self.config, links);
@@ -110,14 +110,14 @@ impl Target {
         }
         store.remember(gateway, &addresses, UnixTime::now())?;
         let mut reached = client.reached();
-        // Was reached already.
+        // The gateway was reached before the receiver was created.
         reached.mark_changed();
         tokio::spawn(keep_reached(store, gateway, reached));
         Ok(client)
     }
 }
 
-/// Why a gateway does not take an invite that it was valid to take until `expires`.
+/// Returns why a gateway does not accept an invite that is valid until `expires`.
 fn refused_invite(expires: UnixTime) -> String {
     let now = UnixTime::now();
     let why = if now >= expires {
@@ -130,7 +130,7 @@ fn refused_invite(expires: UnixTime) -> String {
     format!("{why}. `hawser invite` at the gateway makes a new one")
 }
 
-/// True if a gateway is enrolled, so that none need be named.
+/// Returns whether a gateway is enrolled, so that none need be named.
 pub(crate) fn is_enrolled(state: &StateDir) -> anyhow::Result<bool> {
     state.prepare()?;
     Ok(ClientStore::open(state)?.default_gateway().is_some())
@@ -144,7 +144,7 @@ pub(crate) struct ClientMaker {
 }
 
 impl ClientMaker {
-    /// Creates clients with the key of `state`, over those `links`, or over all.
+    /// Creates clients with the key of `state`, over `links`, or over all links if there are none.
     pub(crate) fn new(setup: &Setup, state: &StateDir, links: &[String]) -> Self {
         Self {
             state: state.clone(),
@@ -153,7 +153,7 @@ impl ClientMaker {
         }
     }
 
-    /// A client of the gateway or peer with a key.
+    /// Returns the configuration of a client of the gateway or peer with this key.
     pub(crate) fn config(
         &self,
         gateway: PublicKey,
@@ -179,7 +179,7 @@ impl ClientMaker {
         })
     }
 
-    /// Where the gateway was reached in earlier runs.
+    /// Returns the addresses at which the gateway was reached in earlier runs.
     fn reached(&self, gateway: &PublicKey) -> Vec<SocketAddr> {
         let store = ClientStore::open(&self.state);
         let known = store.ok().and_then(|store| store.gateway(gateway));
@@ -187,7 +187,7 @@ impl ClientMaker {
     }
 }
 
-/// Writes down where the gateway is reached, for the next start, for as long as the client lives.
+/// Saves the addresses at which the gateway is reached, for the next start, while the client lives.
 async fn keep_reached(
     store: ClientStore,
     gateway: PublicKey,
@@ -201,12 +201,12 @@ async fn keep_reached(
     }
 }
 
-/// The invite that `source` names, as it is read.
+/// Returns the reference to the invite in `source`, in the form for reading it.
 pub(crate) fn reference(source: &GatewaySource) -> String {
     match source {
         GatewaySource::Url(url) => url.clone(),
         GatewaySource::File(path) => format!("@{}", path.display()),
-        // Was read before, where that is possible.
+        // Standard input was read before, if possible.
         GatewaySource::Stdin => "-".to_owned(),
     }
 }
@@ -216,7 +216,7 @@ fn machine_name() -> String {
     name.trim().to_owned()
 }
 
-/// Number of streams a gateway may open here at once.
+/// Limit of streams that a gateway may have open here.
 const MAX_STREAMS: u32 = 1024;
 /// Longest time for enrolling.
 pub(crate) const ENROL_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,8 +1,7 @@
 //! Changes of `hawser up` while it runs: links, policies, the gateway, rules.
 //!
-//! Each change is checked first, then written down where that is asked for, then done: where
-//! something is wrong with it nothing has changed. Only what is wrong with another file shows too
-//! late, and then it is said.
+//! Each change is checked first, then saved if requested, then applied: an invalid change changes
+//! nothing. Only an error in another file is noticed after saving, and is then reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -51,10 +50,10 @@ impl ClientSubject {
         }
     }
 
-    /// Does what is asked.
+    /// Carries out a change.
     pub(crate) fn do_otherwise(&self, asked: &Request) -> Changed {
-        // Else what is written and what is in force could come from different ones.
-        // Who has the turn may be waiting for the disk.
+        // One change at a time, so that the saved state and the state in force are the same.
+        // The task that holds the lock may be waiting for the disk.
         let turn = on_disk(|| self.changing.lock());
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         match asked {
@@ -91,7 +90,7 @@ impl ClientSubject {
             return Err(Refused::Nothing);
         }
         let is_there = self.links.borrow().iter().any(|it| it.name == change.name);
-        // What the configuration names may be plugged in later.
+        // A link that the configuration names may be plugged in later.
         if !is_there && !self.rules.knows(&change.name) {
             let links = self.links.borrow();
             let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
@@ -161,7 +160,7 @@ impl ClientSubject {
         let saved = self.save_word(save, "connection", "profile", profile.name())?;
         let rules = &self.connection_rules;
         if saved.is_some() {
-            // From now on the file says it, and what is changed there later holds.
+            // The file now has the profile, and later changes of the file apply.
             rules.set_profile(None);
             if let Err(error) = on_disk(|| rules.read()) {
                 tracing::warn!("the profile is in force, but the rules are unchanged: {error}");
@@ -210,7 +209,7 @@ impl ClientSubject {
         self.save(save, |config| saved::set(config, section, key, word))
     }
 
-    /// Writes something into the configuration, if it is to be saved.
+    /// Calls `write` with the configuration if the change is to be saved.
     fn save(&self, save: bool, write: impl FnOnce(&Path) -> anyhow::Result<()>) -> Changed {
         if !save {
             return Ok(None);
@@ -224,7 +223,7 @@ impl ClientSubject {
         Ok(Some(absolute(config.path())))
     }
 
-    /// The rules that were written are in force at once.
+    /// Puts the rules in the written file in force.
     fn read_again(&self, written: anyhow::Result<PathBuf>) -> Changed {
         let path = absolute(&written.map_err(Refused::by_writing)?);
         match on_disk(|| self.connection_rules.read()) {
@@ -237,7 +236,7 @@ impl ClientSubject {
     }
 }
 
-/// The one rule that a text with keys and values says.
+/// Parses a text with keys and values as one rule.
 fn one_rule(text: &str) -> Result<Rule, Refused> {
     let rules = parse_rules("the rule", &format!("[[rule]]\n{text}")).map_err(Refused::Config)?;
     let count = rules.len();
@@ -249,7 +248,7 @@ fn one_rule(text: &str) -> Result<Rule, Refused> {
     }
 }
 
-/// Waits for the disk without holding up what else is to be done on this thread.
+/// Runs `work`, which may wait for the disk, without blocking other tasks of this thread.
 fn on_disk<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

@@ -39,43 +39,43 @@ use crate::setup::{Setup, link_list};
 
 /// The parts of `hawser up` that `hawser status` shows.
 pub(crate) struct ClientSubject {
-    /// None where there is no gateway.
+    /// `None` without a gateway.
     pub(crate) client: Option<Weak<Client>>,
-    /// Places connections on links, and decides which bypass the gateway.
+    /// Places connections on links, and decides which connections bypass the gateway.
     pub(crate) director: Option<SharedDirector>,
-    /// Sessions with destinations themselves.
+    /// Sessions with peers that are destinations.
     pub(crate) peers: Option<PeerSessions>,
-    /// The addresses whose connections go by a peer alone.
+    /// The addresses whose connections must use a session with a peer.
     pub(crate) held: Option<HeldPeers>,
     /// Sessions with servers that were discovered.
     pub(crate) discovered: Option<DiscoveredServers>,
-    /// Sessions with names that are held to their vouchers.
+    /// Sessions with names that are checked against their vouchers.
     pub(crate) vouched: Option<VouchedServers>,
-    /// What handshakes tell of servers.
+    /// Discoveries from handshakes.
     pub(crate) announcing: Option<Arc<Announcing>>,
     /// Sessions with hosts that are known by name.
     pub(crate) named: Option<Arc<NamedPeers>>,
     pub(crate) proxy: Arc<ProxyCounters>,
-    /// Since when a kill switch is on, where this daemon has found or made one.
+    /// Time since which a kill switch is on, if this daemon has found or made one.
     pub(crate) kill_switch: Option<KillSwitchSince>,
     /// This host's registration with a directory.
     pub(crate) registration: Option<ShownRegistration>,
-    /// The same of connections of hosts behind this machine, where it is their router.
+    /// Counters of connections of hosts behind this machine, if it is their router.
     pub(crate) lan: Option<Arc<ProxyCounters>>,
-    /// Finds out which programs ask at the proxy port.
+    /// Finds out which programs connect to the proxy port.
     pub(crate) who: Option<Who>,
-    /// Names of addresses, as programs have asked for them.
+    /// Names of addresses, from the DNS queries of programs.
     pub(crate) names: KnownNames,
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
     pub(crate) rules: Arc<LinkRuleStore>,
     pub(crate) connection_rules: LiveRules,
     pub(crate) choice: Choice,
-    /// Congestion control of sessions that others have begun.
+    /// Congestion control of sessions that other hosts have begun.
     pub(crate) congestion: String,
     /// The links on standby.
     pub(crate) standby: ShownStandby,
-    /// One change at a time.
+    /// Allows one change at a time.
     pub(crate) changing: Mutex<()>,
     /// The gateway's key.
     pub(crate) peer: String,
@@ -117,7 +117,7 @@ impl ClientSubject {
         }
     }
 
-    /// The clients, with the keys of those at the other end.
+    /// Returns the clients, with the keys of their far ends.
     pub(crate) fn clients(&self) -> Vec<(String, Arc<Client>)> {
         let gateway = self.client.as_ref().and_then(Weak::upgrade);
         let gateway = gateway.map(|client| (self.peer.clone(), client));
@@ -141,31 +141,31 @@ impl ClientSubject {
             .collect()
     }
 
-    /// What is done with a link, if it is on standby.
+    /// Returns the status of a standby link.
     fn standby(&self, link: &str) -> Option<StandbyStatus> {
         let shown = self.standby.lock().unwrap_or_else(PoisonError::into_inner);
         shown.get(link).cloned()
     }
 
-    /// Sessions that hosts known by name have begun.
+    /// Returns the gateway with the sessions that hosts known by name have begun.
     fn door(&self) -> Option<&Gateway> {
         self.named.as_ref().map(|named| named.door())
     }
 
-    /// The client whose current session has this name.
+    /// Returns the client whose current session has this name.
     fn client_of(&self, session: &str) -> Option<Arc<Client>> {
         let mut clients = self.clients().into_iter().map(|(_, client)| client);
         clients.find(|client| name(client) == session)
     }
 
-    /// The session of this name, if a client has moved on from it.
+    /// Returns the session of this name, if a client has left it for a newer one.
     fn left(&self, session: &str) -> Option<SessionHandle> {
         let clients = self.clients().into_iter();
         let mut left = clients.flat_map(|(_, client)| client.left());
         left.find(|left| left.id().to_string() == session)
     }
 
-    /// The names of the far ends of a session's flows of packets.
+    /// Returns the names of the far ends of a session's flows of packets.
     fn names_in(&self, session: &Option<SessionSnapshot>) -> BTreeMap<IpAddr, Arc<str>> {
         let flows = session.iter().flat_map(|session| &session.flows);
         let ends = flows.map(|flow| flow.ends.remote.0);
@@ -205,8 +205,8 @@ impl ClientSubject {
         }
     }
 
-    /// The view of a session that a client has moved on from. Which addresses of the far end its
-    /// channels lead to is not kept.
+    /// Returns the view of a session that a client has left for a newer one. The addresses of the
+    /// far end are not kept for it.
     fn view_of_left(
         &self,
         (peer, client): (&str, &Client),
@@ -399,7 +399,7 @@ impl Subject for ClientSubject {
     }
 }
 
-/// The name of a client's session; `-` while it is being made.
+/// Returns the name of a client's session; `-` while it is being established.
 fn name(client: &Client) -> String {
     let id = client.session_id();
     id.map_or_else(|| "-".to_owned(), |id| id.to_string())

@@ -1,4 +1,4 @@
-//! Names that `--vouched` holds to what their owners vouch for.
+//! Names of `--vouched`, whose servers must have a key that the names' owners vouch for.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use super::rules::LinkRuleStore;
 use super::session::Choice;
 use crate::setup::{Setup, Usage};
 
-/// Holds the names of the configuration to their vouchers, where there are any. Sessions begin with
-/// what is chosen then.
+/// Begins to check the configured names, if any, against their vouchers. Sessions begin with the
+/// policies in `choice` at that time.
 pub(crate) fn start(
     (setup, config): (&Setup, &Config),
     links: (&Links, &Arc<LinkRuleStore>),
@@ -51,10 +51,10 @@ pub(crate) fn start(
         machine,
         port: DEFAULT_FRONT_PORT,
         start: Box::new(move |door, key| {
-            // Nobody has seen it before, and nobody will again.
+            // A new key for each session: no server has seen it before or will see it again.
             let identity = Identity::generate();
             let identity = identity
-                .inspect_err(|error| tracing::warn!(%error, "there is no session"))
+                .inspect_err(|error| tracing::warn!(%error, "can't make a key for a session"))
                 .ok()?;
             let door = HostPort::try_from(door).into_iter().collect();
             clients.start_as(identity, key, door, None)
@@ -63,7 +63,7 @@ pub(crate) fn start(
     })))
 }
 
-/// Says what is not held of programs that connect to addresses.
+/// Logs which connections of captured programs are not checked against vouchers.
 pub(crate) fn tell_of_captured() {
     tracing::info!(
         "captured programs are held to vouchers at the addresses that the machine's name servers \
@@ -71,7 +71,7 @@ pub(crate) fn tell_of_captured() {
     );
 }
 
-/// The names, as the daemon shows them.
+/// Returns the names in the form in which the daemon shows them.
 pub(crate) fn status(servers: &VouchedServers) -> Vec<VouchedStatus> {
     let now = UnixTime::now();
     let names = servers.names().into_iter().map(|it| VouchedStatus {

@@ -10,7 +10,7 @@ use tokio::time::advance;
 use super::super::books::tests::view;
 use super::*;
 
-/// A daemon with sessions that have so many streams each; those that come later move more.
+/// A daemon with sessions that have this many streams each; later streams move more data.
 struct Many {
     streams: Vec<u64>,
     seconds: Arc<AtomicU64>,
@@ -93,7 +93,7 @@ impl Scene {
         Self { shared, taken }
     }
 
-    /// What is answered, and how many sessions and streams were looked at for it.
+    /// Returns the answer, and the numbers of sessions and streams that were looked at for it.
     fn status(&self, request: &Request) -> (StatusSnapshot, [u64; 2]) {
         let before = self.taken();
         let Response::Status(status) = self.shared.answer(request) else {
@@ -126,7 +126,7 @@ async fn of_many_sessions_the_busiest_are_looked_at_and_all_are_counted() {
     assert_eq!(status.session_count, 1000);
     assert_eq!(status.all_sessions.stream_count, 20_000);
     assert_eq!(status.unlisted_streams(), 20_000 - 64 * 7);
-    // What is listed is what the books follow.
+    // The books follow the listed streams.
     let streams = status.sessions.iter().flat_map(|it| &it.streams);
     assert!(
         streams
@@ -139,7 +139,7 @@ async fn of_many_sessions_the_busiest_are_looked_at_and_all_are_counted() {
     assert_eq!(status.session_count, 1000);
     assert_eq!(status.all_sessions.stream_count, 20_000);
     assert_eq!(scene.status(&most(3, 2)).1, [3, 6]);
-    // Who wants all sessions gets them, but no more streams.
+    // A request for all sessions gets them, but no more streams.
     let (status, taken) = scene.status(&most(u64::MAX, u64::MAX));
     assert_eq!((status.sessions.len(), taken), (1000, [1000, 0]));
 }
@@ -152,12 +152,12 @@ async fn streams_share_the_room_so_that_few_of_one_session_leave_more_for_others
     assert_eq!((listed, taken), (vec![249, 2, 249], [3, 500]));
     let latest = status.sessions[0].streams.last().map(|it| it.id.value());
     assert_eq!(latest, Some(798));
-    // One alone has all of it.
+    // A single session gets the whole limit.
     let scene = Scene::new(&[10_000]).await;
     assert_eq!(scene.status(&Request::STATUS).1, [1, 500]);
 }
 
-/// Prints; as a test it asserts nothing.
+/// Prints measurements; asserts nothing.
 #[tokio::test(start_paused = true)]
 #[ignore = "measures, and asserts no time: cargo xtask cost"]
 async fn what_a_picture_costs() {

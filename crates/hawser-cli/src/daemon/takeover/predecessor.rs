@@ -12,19 +12,19 @@ use hawser_net::takeover::{Left, Message, Pipe, ToPredecessor, inherit, let_go};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// A process whose place this one takes.
+/// The process that this one takes over from.
 pub(crate) struct Predecessor {
     pipe: Arc<Pipe>,
     to: ToPredecessor,
-    /// The address that it listens at.
+    /// The address at which the old process listens.
     listen: Option<SocketAddr>,
-    /// The one that hosts come to which are known by name.
+    /// The address for hosts that are known by name.
     door: Option<SocketAddr>,
     lock: Mutex<Option<File>>,
     heard: watch::Receiver<Heard>,
 }
 
-/// What the old process has said.
+/// State of the old process, from its messages.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     has_yielded: bool,
@@ -33,22 +33,23 @@ struct Heard {
 }
 
 impl Predecessor {
-    /// Takes what the process that has started this one gives, by standard input.
+    /// Receives sockets, lock and addresses from the process that started this one, over standard
+    /// input.
     pub(crate) async fn meet() -> anyhow::Result<Self> {
         let end = io::stdin().as_fd().try_clone_to_owned()?;
         let pipe = Pipe::new(end).map_err(|_| anyhow!("only hawser itself takes over"))?;
-        // It ends with the pipe, and nothing else may read there.
+        // Standard input must end with the pipe, and no other code may read from it.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let (mut lock, mut door) = (None, None);
         let listen = loop {
             let message = timeout(PATIENCE, pipe.receive()).await;
-            let message = message.context("the process before says nothing")??;
-            match message.context("the process before has ended")? {
+            let message = message.context("the old process does not answer")??;
+            match message.context("the old process has ended")? {
                 (Message::Listener, Some(socket)) => inherit(socket),
                 (Message::Lock, Some(file)) => lock = Some(File::from(file)),
                 (Message::Door(address), _) => door = Some(address),
                 (Message::Begin(address), _) => break address,
-                _ => bail!("the process before says something else than was expected"),
+                _ => bail!("the old process has sent an unexpected message"),
             }
         };
         let pipe = Arc::new(pipe);
@@ -65,29 +66,31 @@ impl Predecessor {
         })
     }
 
-    /// The address to listen at where `wanted` leaves the port to the system: the one of before.
+    /// Returns the address to listen at: the old process's if `wanted` lets the system choose the
+    /// port, else `wanted`.
     pub(crate) fn listen(&self, wanted: SocketAddr) -> SocketAddr {
         let before = self.listen.filter(|it| it.ip() == wanted.ip());
         before.filter(|_| wanted.port() == 0).unwrap_or(wanted)
     }
 
-    /// The address at which hosts that are known by name come to it, if any do.
+    /// Returns the old process's address for hosts that are known by name, if it has one.
     pub(crate) fn door(&self) -> Option<SocketAddr> {
         self.door
     }
 
-    /// Where what is its goes.
+    /// Returns the channel for connections and datagrams that belong to the old process.
     pub(crate) fn to(&self) -> ToPredecessor {
         self.to.clone()
     }
 
-    /// The locked file of the state directory. Once only.
+    /// Returns the locked file of the state directory, at the first call.
     pub(in crate::daemon) fn take_lock(&self) -> Option<File> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         lock.take()
     }
 
-    /// Has it give up what only one process can have, and waits until that is done.
+    /// Makes the old process yield the resources that only one process can have, and waits for
+    /// that.
     pub(in crate::daemon) async fn yields(&self) -> anyhow::Result<()> {
         self.pipe.send(&Message::Yield, None).await?;
         let mut heard = self.heard.clone();
@@ -95,33 +98,33 @@ impl Predecessor {
         let said = timeout(PATIENCE, said)
             .await
             .map(|it| it.is_ok_and(|it| it.has_yielded));
-        if said.context("the process before does not yield")? {
+        if said.context("the old process does not yield")? {
             Ok(())
         } else {
-            bail!("the process before has ended")
+            bail!("the old process has ended")
         }
     }
 
-    /// From now on this process serves.
+    /// Tells the old process that this one serves from now on.
     pub(in crate::daemon) async fn is_succeeded(&self) -> anyhow::Result<()> {
         let told = timeout(PATIENCE, self.pipe.send(&Message::Ready, None)).await;
-        told.context("the process before does not hear")??;
+        told.context("the old process does not receive messages")??;
         tokio::spawn(async {
-            // Tasks that have begun to follow the links take theirs first.
+            // Tasks that follow the links take their sockets first.
             tokio::time::sleep(TAKEN_BY_THEN).await;
             let_go();
         });
         Ok(())
     }
 
-    /// What it still serves; none once it has ended.
+    /// Returns what the old process still serves; `None` once it has ended.
     pub(crate) fn left(&self) -> Option<Left> {
         let heard = *self.heard.borrow();
         (!heard.is_gone).then_some(heard.left)
     }
 }
 
-/// Notes what the old process says until it ends.
+/// Handles messages of the old process until it ends.
 async fn listen_to(pipe: Arc<Pipe>, to: ToPredecessor, hear: watch::Sender<Heard>) {
     while let Ok(Some((message, _))) = pipe.receive().await {
         hear.send_modify(|heard| match message {
@@ -131,11 +134,11 @@ async fn listen_to(pipe: Arc<Pipe>, to: ToPredecessor, hear: watch::Sender<Heard
         });
     }
     to.note_gone();
-    tracing::info!("the process before has ended");
+    tracing::info!("old process has ended");
     hear.send_modify(|heard| heard.is_gone = true);
 }
 
-/// For what takes no time but the system's.
+/// Time limit for steps that involve only the two processes.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Sockets that are not listened on by then are not wanted any more.
+/// Inherited sockets that are not used by then are closed.
 const TAKEN_BY_THEN: Duration = Duration::from_secs(5);

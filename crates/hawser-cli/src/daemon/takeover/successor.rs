@@ -21,20 +21,20 @@ use super::{Places, Wanted};
 use crate::args::TAKING_OVER;
 use crate::daemon::service;
 
-/// A new process that waits for what only one can have.
+/// A new process that waits for the resources that only one process can have.
 pub(crate) struct Takeover {
     successor: Successor,
     answer: oneshot::Sender<Result<u32, String>>,
 }
 
-/// A new process serves, and whoever asked does not know it yet.
+/// A successful upgrade that was not reported yet.
 pub(in crate::daemon) struct Served {
     successor: Successor,
     pub(in crate::daemon) process_id: u32,
     answer: oneshot::Sender<Result<u32, String>>,
 }
 
-/// There is no new process after all, and whoever asked does not know it yet.
+/// A failed upgrade that was not reported yet.
 pub(in crate::daemon) struct Failed {
     error: anyhow::Error,
     answer: oneshot::Sender<Result<u32, String>>,
@@ -45,23 +45,23 @@ pub(crate) struct Successor {
     pipe: Pipe,
     process: Child,
     deadline: Instant,
-    /// What came before it served.
+    /// Connections and datagrams for this process from before the new process served.
     early: Mutex<VecDeque<Passed>>,
 }
 
-/// What came to the new process and is this one's.
+/// A connection or datagrams that the new process received for this one.
 pub(crate) enum Passed {
-    /// A connection that joins a session, and what it has said.
+    /// A connection that joins a session, and its first message.
     Join(OwnedFd, Join),
-    /// A connection that a gateway has begun for a session, and what it has said.
+    /// A connection that a gateway has begun for a session, and its first message.
     Offer(OwnedFd, Offer),
     /// Datagrams.
     Datagrams(Datagrams),
 }
 
 impl Takeover {
-    /// Starts the program anew, and waits until it is ready but for what only one process can have.
-    /// None if that fails, which whoever asked is told.
+    /// Starts a new process, and waits until it needs only the resources that one process can have.
+    /// On failure, answers the request with the error and returns `None`.
     pub(in crate::daemon) async fn begin(
         wanted: Wanted,
         places: Places,
@@ -71,15 +71,15 @@ impl Takeover {
         match Successor::start(places, lock, limit).await {
             Ok(successor) => Some(Self { successor, answer }),
             Err(error) => {
-                tracing::warn!("no upgrade: {error:#}");
+                tracing::warn!("upgrade failed: {error:#}");
                 let _ = answer.send(Err(format!("{error:#}")));
                 None
             }
         }
     }
 
-    /// What only one process can have is given up. Waits until the new process serves. Else it has
-    /// ended when this returns, and whoever asked is yet to be told.
+    /// Waits until the new process serves. Call after this process has yielded its resources. On
+    /// failure, the new process has ended when this returns, and the request is not answered yet.
     pub(in crate::daemon) async fn complete(self) -> Result<Served, Failed> {
         let Self {
             mut successor,
@@ -104,7 +104,7 @@ impl Takeover {
 }
 
 impl Served {
-    /// Whoever asked is told.
+    /// Answers the request with the result.
     pub(in crate::daemon) fn tell(self) -> Successor {
         let process_id = self.process_id;
         tracing::info!(process_id, "another process has taken over");
@@ -114,10 +114,10 @@ impl Served {
 }
 
 impl Failed {
-    /// Whoever asked is told.
+    /// Answers the request with the result.
     pub(in crate::daemon) fn tell(self) {
         let problem = format!("{:#}", self.error);
-        tracing::error!("no upgrade: {problem}");
+        tracing::error!("upgrade failed: {problem}");
         let _ = self.answer.send(Err(problem));
     }
 }
@@ -129,7 +129,7 @@ impl Successor {
         let process = Command::new(&program)
             .args(arguments(env::args_os().skip(1)))
             .stdin(Stdio::from(end))
-            // It is for this process.
+            // The variable names this process.
             .env_remove("WATCHDOG_PID")
             .spawn()
             .with_context(|| format!("can't run {}", program.display()))?;
@@ -160,7 +160,7 @@ impl Successor {
             }
             self.pipe.send(&Message::Begin(places.listen), None).await
         };
-        // Where it has ended, that tells more.
+        // If the new process has ended, the error below tells more.
         let _ = timeout(PATIENCE, giving).await;
         self.hears(&Message::Yield, START_PATIENCE).await
     }
@@ -170,17 +170,17 @@ impl Successor {
         self.hears(&Message::Ready, PATIENCE).await
     }
 
-    /// Waits for a message of the new process. Its port is open before it serves, so what is this
-    /// one's may come first.
+    /// Waits for a message of the new process. Its port is open before it serves, so connections
+    /// for this process may arrive first.
     async fn hears(&mut self, expected: &Message, patience: Duration) -> anyhow::Result<()> {
         let hearing = async {
             loop {
                 let heard = self.pipe.receive().await;
-                match heard.context("the new process can't be heard")? {
+                match heard.context("can't receive from the new process")? {
                     Some((message, _)) if message == *expected => return Ok(true),
                     Some((message, with)) => match Passed::read(message, with) {
                         Some(passed) => self.keep(passed),
-                        None => bail!("the new process says something else than was expected"),
+                        None => bail!("the new process has sent an unexpected message"),
                     },
                     None => return Ok(false),
                 }
@@ -203,7 +203,7 @@ impl Successor {
 
     fn keep(&self, passed: Passed) {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-        // As in any queue, what is too much is lost.
+        // A full queue drops further entries.
         let most = if passed.is_strangers() {
             MAX_EARLY_OF_STRANGERS
         } else {
@@ -217,7 +217,8 @@ impl Successor {
         }
     }
 
-    /// Waits for what came to the new process and is this one's; for ever, once that has ended.
+    /// Waits for the next connection or datagrams that the new process received for this one; for
+    /// ever once the new process has ended.
     pub(crate) async fn next(&self) -> Passed {
         let early = self
             .early
@@ -239,9 +240,9 @@ impl Successor {
         }
     }
 
-    /// Serves by `serving` until nothing is open any more, as `open` counts it, the limit has come,
-    /// the new process has ended, or `asked` resolves, since this one is asked to end. The new
-    /// process is told what is open.
+    /// Polls `serving` until no connection is open (`open` counts them), the time limit is reached,
+    /// the new process has ended, or `asked` resolves because this process is asked to end. Reports
+    /// the number of open connections to the new process.
     pub(crate) async fn serve_rest(
         &self,
         open: impl Fn() -> u64,
@@ -252,9 +253,9 @@ impl Successor {
             () = self.drained(open) => {}
             () = serving => {}
             () = asked => {}
-            // Whoever looks after this process starts both anew.
+            // The supervisor of this process restarts the daemon.
             () = self.has_ended() => {
-                tracing::error!("the process that has taken over has ended: so does this one");
+                tracing::error!("new process has ended, ending the old one as well");
             }
         }
     }
@@ -265,13 +266,13 @@ impl Successor {
             .process
             .id()
             .and_then(|id| Pid::from_raw(id.cast_signed()));
-        // It is this one's child, and nobody waits for it meanwhile: its number stays.
+        // The new process is a child that no other code waits for, so its id stays valid.
         while id.is_some_and(is_alive) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Waits until nothing is open any more for a while, or the limit has come.
+    /// Waits until no connection has been open for a while, or the time limit is reached.
     async fn drained(&self, open: impl Fn() -> u64) {
         let mut quiet = 0;
         loop {
@@ -283,22 +284,22 @@ impl Successor {
                 .try_send(&Message::Left(Left { open, seconds }), None);
             quiet = if open == 0 { quiet + 1 } else { 0 };
             if quiet > LOOKS {
-                return tracing::info!("all that was open here has ended");
+                return tracing::info!("all connections of the old process have ended");
             }
             if left.is_zero() {
-                return tracing::warn!(open, "the limit has come: what is still open ends");
+                return tracing::warn!(open, "grace period over, closing open connections");
             }
             tokio::time::sleep(LOOK_EVERY.min(left)).await;
         }
     }
 
-    /// Waits for the end of the new process where no service manager does: a shell or a container
-    /// waits for this one. `asked` resolves when this process is asked to end; so is the new one.
+    /// Waits for the end of the new process unless a service manager does: a shell or a container
+    /// waits for this one. When `asked` resolves, asks the new process to end, too.
     pub(crate) async fn outlive(self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self {
             pipe, mut process, ..
         } = self;
-        // The new one sees that nothing is served here any more.
+        // Closing the pipe tells the new process that this one serves nothing any more.
         drop(pipe);
         if service::is_managed() {
             return Ok(());
@@ -331,13 +332,13 @@ impl Passed {
         }
     }
 
-    /// Whether it came to a port that is open to everybody.
+    /// Returns whether the connection arrived at a port that is open to all hosts.
     fn is_strangers(&self) -> bool {
         matches!(self, Self::Join(_, join) if join.port == PortOf::Strangers)
     }
 }
 
-/// Whether a child has not ended. It stays for whoever waits for it.
+/// Returns whether a child process has not ended. Does not reap the child.
 fn is_alive(process: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(process), options), Ok(None))
@@ -347,32 +348,32 @@ fn shown(status: Option<ExitStatus>) -> String {
     status.map_or_else(|| "?".to_owned(), |status| status.to_string())
 }
 
-/// The program, as it is now in the place where this one came from.
+/// Returns the program's file, which may have been replaced since this process started.
 fn program() -> anyhow::Result<PathBuf> {
     let path = env::current_exe().context("can't find this program")?;
-    // So the kernel marks one that was replaced (proc_pid_exe(5)).
+    // The kernel adds this suffix if the file was replaced (proc_pid_exe(5)).
     let bytes = path.as_os_str().as_bytes();
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
     Ok(PathBuf::from(OsString::from_vec(bytes.to_vec())))
 }
 
-/// This process's arguments, for one that takes over.
+/// Returns this process's arguments, with the flag for a process that takes over.
 fn arguments(own: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let flag = format!("--{TAKING_OVER}");
     let others = own.filter(|it| it != OsStr::new(&flag));
     [OsString::from(&flag)].into_iter().chain(others).collect()
 }
 
-/// The new process connects to a gateway meanwhile.
+/// Time limit for the start of the new process, which connects to a gateway meanwhile.
 const START_PATIENCE: Duration = Duration::from_secs(12);
-/// For what takes no time but the system's.
+/// Time limit for steps that involve only the two processes.
 const PATIENCE: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Looks that have to find nothing open, one after the other: a handshake takes up to 3 s.
+/// Consecutive looks that must find no open connection: a handshake takes up to 3 s.
 const LOOKS: u32 = 12;
-/// Connections and messages with datagrams that are kept before the new process serves, of clients.
+/// Limit of clients' connections and datagrams that are kept before the new process serves.
 const MAX_EARLY: usize = 256;
-/// Connections of strangers that are kept beside.
+/// Limit of strangers' connections that are kept in addition.
 const MAX_EARLY_OF_STRANGERS: usize = 64;
 
 #[cfg(test)]

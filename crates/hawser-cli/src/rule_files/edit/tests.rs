@@ -96,7 +96,7 @@ fn the_rule_with_the_number_goes_and_its_remark_with_it() {
         "{after}"
     );
     assert!(after.starts_with("# head\n[connection]\n") && after.contains("# two"));
-    // The next is the only one left in the configuration, and then one of the state directory.
+    // One rule is left in the configuration; the second is in the state directory.
     assert_eq!(
         remove(&files, 2, 0, None).unwrap(),
         (rule(), files.own.clone())

@@ -1,4 +1,4 @@
-//! Two hosts that are both behind a translator of addresses, so that neither reaches the other.
+//! Two hosts that are both behind address translators, so that neither can reach the other.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use super::super::program::{Daemon, until};
 use super::TIMED_OUT;
 use super::stage::{Stage, echo};
 
-/// The two, who know each other and have enrolled with the gateway in the middle.
+/// Both hosts, which know each other and have enrolled with the gateway in the middle.
 struct Pair {
     stage: Stage,
     gateway: Daemon,
@@ -19,7 +19,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// `is_fickle`: whether Alice's translator, and Bob's, gives another port for each host.
+    /// `is_fickle`: whether Alice's translator, and Bob's, use another port for each destination.
     fn new(test: &str, is_fickle: [bool; 2], serving: &[&str], up: &[&str]) -> Option<Self> {
         let Some(stage) = Stage::behind_nat(is_fickle) else {
             hawser_skip::skip(&format!("end_to_end::{test}"), "no nft here");
@@ -51,13 +51,13 @@ impl Pair {
         connected.unwrap_or_else(|code| panic!("{code}: {}", self.said()))
     }
 
-    /// Whether both ends of the session of Alice with Bob send large amounts past the gateway.
-    /// Each judges for itself what it sends.
+    /// Whether both ends of the session of Alice with Bob send large amounts past the gateway. Each
+    /// end decides for the data that it sends.
     fn is_direct(&self) -> bool {
         self.route("alice") == "direct" && self.route("bob") == "direct"
     }
 
-    /// The way of the session of the two, as a daemon shows it.
+    /// Returns the route of the session of both, as a daemon shows it.
     fn route(&self, state: &str) -> Value {
         let sessions = self.stage.sessions(state);
         let mut routes = sessions.iter().map(|it| it["route"].clone());
@@ -68,7 +68,7 @@ impl Pair {
         until("UDP goes straight", || self.is_direct(), || self.said());
     }
 
-    /// Bytes that the gateway has passed on, both ways together.
+    /// Returns the bytes that the gateway has relayed, in both directions.
     fn relayed(&self) -> u64 {
         let moved = ["up", "down"].map(|it| self.stage.counted(&format!("meeting-bytes-{it}")));
         moved.iter().sum()
@@ -121,7 +121,7 @@ fn without_a_gateway_that_does_so_one_line_says_what_is_missing() {
         let log = pair.alice.log();
         let lines = log
             .lines()
-            .filter(|line| line.contains("not reached in time"));
+            .filter(|line| line.contains("timed out connecting to the host"));
         let lines: Vec<_> = lines.collect();
         assert_eq!(lines.len(), 1, "{log}");
         assert!(lines[0].contains("needs `hawser serve --meet`"), "{log}");

@@ -16,13 +16,13 @@ use crate::program::{Daemon, Place, until};
 use crate::registration::kamailio::Kamailio;
 use crate::silent_link::HAWSER;
 
-/// Alice is in the test's own network, Bob in one of his own, and between them is a router with
-/// the directory.
+/// Alice is in the test's own network, Bob in one of his own, and a router with the directory
+/// connects them.
 pub(crate) struct Stage {
     pub(crate) place: Place,
     router: Neighbour,
     bob: Neighbour,
-    /// What else stands between them.
+    /// Further machines between them.
     _between: Vec<Neighbour>,
 }
 
@@ -34,9 +34,9 @@ impl Stage {
         Self::furnish(router, bob, Vec::new())
     }
 
-    /// The same with a translator in front of each of them, which lets in what answers and nothing
-    /// else, and gives other ports: the same one to whatever a socket sends, or, where it is
-    /// `fickle`, another one for each host that is sent to. None where that can't be had.
+    /// Creates the stage with a translator in front of each host, which admits only answers and
+    /// uses other ports: one port per socket, or, if `fickle`, one per destination. `None` if that
+    /// is impossible here.
     pub(super) fn behind_nat(is_fickle: [bool; 2]) -> Option<Self> {
         let (at_alice, at_bob) = (two_links(), Neighbour::start());
         let (router, bob) = (Neighbour::start(), Neighbour::start());
@@ -97,7 +97,7 @@ impl Stage {
         ended.out.trim().to_owned()
     }
 
-    /// One of them knows the other, by a key or by `--trust-first`.
+    /// Makes one host know the other, by a key or by `--trust-first`.
     pub(super) fn know(&self, state: &str, name: &str, key: &str) {
         let added = self.place.run(state, &["peers", "add", name, key]);
         assert_eq!(added.code, 0, "{added:?}");
@@ -112,7 +112,7 @@ impl Stage {
         self.serve_with(&[])
     }
 
-    /// A gateway with the directory, which these arguments are for.
+    /// Starts a gateway with a directory, with these arguments.
     pub(super) fn serve_with(&self, arguments: &[&str]) -> Daemon {
         let mut serve = self.router.command(HAWSER);
         serve.arg("--state").arg(self.place.path("directory"));
@@ -135,7 +135,7 @@ impl Stage {
         directory
     }
 
-    /// Kamailio in the directory's place, where it is installed.
+    /// Starts Kamailio instead of the directory, if it is installed.
     pub(super) fn kamailio(&self) -> Option<Kamailio> {
         let at = "10.99.0.1:5060".parse().unwrap();
         Kamailio::start(Algorithm::Sha256, at, |program| {
@@ -156,14 +156,14 @@ impl Stage {
         self.launch("bob", up)
     }
 
-    /// An invite to the gateway, for one of them.
+    /// Returns an invite to the gateway, for one of them.
     pub(super) fn invite(&self) -> String {
         let made = self.place.run("directory", &["invite"]);
         assert_eq!(made.code, 0, "{made:?}");
         made.out.trim().to_owned()
     }
 
-    /// A count of the gateway.
+    /// Returns a counter of the gateway.
     pub(super) fn counted(&self, name: &str) -> u64 {
         let status = self.place.status("directory").unwrap();
         status["counters"][name].as_u64().unwrap()
@@ -198,7 +198,7 @@ impl Stage {
         until("both are registered", both, || alice.log() + &bob.log());
     }
 
-    /// A connection through Alice's proxy, by SOCKS5; or the code of the refusal.
+    /// Opens a connection through Alice's proxy, by SOCKS5; or returns the code of the refusal.
     pub(crate) fn connect(&self, alice: &Daemon, host: &str, port: u16) -> Result<TcpStream, u8> {
         let mut stream = TcpStream::connect(alice.listen(&self.place).unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -217,7 +217,7 @@ impl Stage {
         }
     }
 
-    /// Links with channels in a session of a daemon.
+    /// Returns the number of links with channels in a session of a daemon.
     pub(super) fn links_of_session(&self, state: &str) -> usize {
         let sessions = self.sessions(state);
         let paths = sessions.first().map(|it| it["paths"].clone());
@@ -233,13 +233,13 @@ impl Stage {
             .count()
     }
 
-    /// Sessions that others have begun with a daemon.
+    /// Returns the number of sessions that other hosts have opened with a daemon.
     pub(super) fn sessions_begun(&self, state: &str) -> u64 {
         let status = self.place.status(state).unwrap();
         status["counters"]["door-sessions"].as_u64().unwrap()
     }
 
-    /// Gives Alice other addresses, whose last part is this, in place of those that she has.
+    /// Replaces Alice's addresses by others, which end in this number.
     pub(super) fn move_alice(&self, last: u8) {
         for (net, name) in [(1, "dsl"), (2, "lte")] {
             ip(&format!("address flush dev {name}"));
@@ -260,7 +260,7 @@ impl Stage {
         }
     }
 
-    /// Has no UDP pass between the two, or all of it again. The router's own ports are reached.
+    /// Blocks UDP between the two, or admits it again. The router's own ports stay reachable.
     pub(super) fn drop_udp(&self, is_dropped: bool) {
         let verdict = if is_dropped { "drop" } else { "accept" };
         let rules = format!(
@@ -273,15 +273,15 @@ impl Stage {
         assert!(nft.status().unwrap().success());
     }
 
-    /// The sessions of a daemon, as it shows them.
+    /// Returns the sessions of a daemon, as it shows them.
     pub(super) fn sessions(&self, state: &str) -> Vec<Value> {
         let status = self.place.status(state).unwrap_or_default();
         status["sessions"].as_array().cloned().unwrap_or_default()
     }
 
-    /// A firewall in front of one of them, which lets answers in and nothing else. Whether it can
-    /// be had.
-    pub(super) fn lets_nobody_in(&self, state: &str) -> bool {
+    /// Puts a firewall in front of one host, which admits only answers. Returns whether that is
+    /// possible.
+    pub(super) fn refuses_all(&self, state: &str) -> bool {
         assert_eq!(state, "bob");
         let rules = "table inet f {\nchain i {\ntype filter hook input priority 0\n\
                      iifname lo accept\nct state established,related accept\n\
@@ -309,7 +309,7 @@ fn lead_bob_to(router: &Neighbour, bob: &Neighbour) {
     }
 }
 
-/// What comes to a translator by one of its links leaves by a line of its own to the router.
+/// Gives each link of a translator its own line to the router.
 fn lead_out(translator: &Neighbour, router: &Neighbour, link: &str, net: u8) {
     ip(&format!("link add wan{net} type veth peer name far"));
     translator.take(&format!("wan{net}"));
@@ -329,8 +329,8 @@ fn forward(router: &Neighbour) {
     assert!(forward.args(["-c", script]).status().unwrap().success());
 }
 
-/// The rules of a translator. Without `fully-random` Linux gives a socket the same port whatever it
-/// sends to.
+/// Returns the rules of a translator. Without `fully-random` Linux uses the same port for all of a
+/// socket's destinations.
 fn translation(is_fickle: bool) -> String {
     let random = if is_fickle { " fully-random" } else { "" };
     format!(
@@ -344,7 +344,7 @@ fn translation(is_fickle: bool) -> String {
     )
 }
 
-/// Sends so many bytes, which come back.
+/// Sends this many bytes and reads them back.
 pub(crate) fn echo(stream: &mut TcpStream, length: usize) {
     let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
     let mut writing = stream.try_clone().unwrap();

@@ -18,7 +18,7 @@ pub(super) struct Block {
     pub(super) commands: Vec<String>,
 }
 
-/// Where a block runs.
+/// Machine on which a block runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     On(Machine),
@@ -35,7 +35,7 @@ pub(super) enum Machine {
     Gateway,
     /// A machine behind the client.
     Host,
-    /// The same, where the client is no more to it than any router.
+    /// The same, but a machine for which the client is an ordinary router.
     Bob,
 }
 

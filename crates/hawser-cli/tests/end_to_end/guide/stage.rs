@@ -70,7 +70,7 @@ impl Stage {
             .ip("route add 192.168.7.0/24 via 10.1.0.2 dev eth0");
     }
 
-    /// Starts Hawser as pages take for granted.
+    /// Starts Hawser on the machines that a page expects.
     pub(super) fn begin(&mut self, machines: &[Machine]) {
         let by = "at the beginning";
         if machines.contains(&Machine::Gateway) {
@@ -99,7 +99,7 @@ impl Stage {
         }
     }
 
-    /// Ends what runs, in order, clients first.
+    /// Ends all running commands, in order, clients first.
     pub(super) fn end(mut self) {
         while let Some((machine, running)) = self.running.pop_first() {
             running.end(machine);
@@ -171,7 +171,7 @@ impl Stage {
         read(&self.of(machine, "out")).contains("hawser://")
     }
 
-    /// Replaces what the guide leaves to its reader.
+    /// Replaces placeholders of the guide.
     fn filled_in(&self, line: &str) -> String {
         let mut line = line.to_owned();
         if line.contains(INVITE) {
@@ -192,7 +192,7 @@ impl Stage {
         line
     }
 
-    /// What a reader copies from the gateway.
+    /// Returns the invite that a reader copies from the gateway.
     fn invite(&self) -> String {
         if self.has_said_an_invite(Machine::Gateway) {
             let out = read(&self.of(Machine::Gateway, "out"));
@@ -285,7 +285,7 @@ impl Drop for Running {
 }
 
 impl Web {
-    /// Serves a file by HTTP and HTTPS, whatever it is called.
+    /// Serves a file of any name by HTTP and HTTPS.
     fn start(place: &Place, server: &Neighbour) -> Self {
         let (certificate, key) = (place.path("certificate.pem"), place.path("key.pem"));
         let made = Command::new("openssl")

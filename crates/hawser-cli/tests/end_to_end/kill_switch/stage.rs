@@ -1,4 +1,4 @@
-//! A machine with programs that try to get past Hawser, and what is seen on its links.
+//! A machine with programs that try to bypass Hawser, and captures of its links.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,14 +10,14 @@ use hawser_skip::namespace::{Neighbour, ip};
 use crate::internet::{Internet, said};
 use crate::program::{Daemon, Ended, Place, read, until};
 
-/// What leaves by the links, as tcpdump tells it, from before Hawser starts.
+/// Packets that leave by the links, as tcpdump shows them, from before Hawser starts.
 pub(crate) struct Watch {
     place: Place,
     watchers: Vec<Child>,
 }
 
 impl Watch {
-    /// Watches the ends here. None where tcpdump is missing, which is told for `test`.
+    /// Watches the ends here. `None` without tcpdump, with a report for `test`.
     pub(crate) fn start(test: &str) -> Option<Self> {
         Self::start_by(test, || Command::new("tcpdump"), "out")
     }
@@ -66,13 +66,13 @@ impl Watch {
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// Of a link, those from `since` on that are neither Hawser's nor allowed.
+    /// Returns a link's packets from `since` on that are neither Hawser's nor allowed.
     pub(super) fn leaked_since(&self, since: usize, link: &str) -> Vec<String> {
         let packets = self.packets(link).into_iter().skip(since);
         packets.filter(|it| is_leak(it)).collect()
     }
 
-    /// Of a link, those that are neither Hawser's nor allowed, since the first one of Hawser's.
+    /// Returns a link's packets, since Hawser's first one, that are neither Hawser's nor allowed.
     pub(crate) fn leaked(&self, link: &str) -> Vec<String> {
         let packets = self.packets(link).into_iter();
         let since = packets.skip_while(|it| !it.contains(".7443: "));
@@ -89,7 +89,7 @@ impl Drop for Watch {
     }
 }
 
-/// What is neither Hawser's, nor direct by rule, nor DHCP, nor an answer of the server here.
+/// Whether a packet is not Hawser's, direct by rule, DHCP, or an answer of the server here.
 fn is_leak(packet: &str) -> bool {
     let may_leave = [".7443: ", ".4000: ", ".67: ", ".8000 > "];
     !may_leave.iter().any(|it| packet.contains(it))
@@ -133,7 +133,7 @@ impl Machine {
         container.ip("address add 10.9.0.2/24 dev eth0");
         container.ip("route add default via 10.9.0.1");
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
-        // A rule of somebody else that has packets routed again, past the devices of others.
+        // Another program's rule that routes packets again, around the other devices.
         ip("route add default via 10.1.0.1 dev dsl table 100");
         ip("rule add fwmark 7 lookup 100 priority 100");
         let rules = "add table ip other { chain out { type route hook output priority -150; \
@@ -178,8 +178,8 @@ impl Machine {
         self.switch(&[]).out.contains("kill switch: on for")
     }
 
-    /// Programs that try to get past Hawser, again and again, and one with a connection from before
-    /// to a neighbour that talks all the time.
+    /// Starts programs that try to bypass Hawser again and again, and one with an older connection
+    /// to a neighbour that sends all the time.
     pub(super) fn leakers(&self) -> [Program; 4] {
         let mut here = Command::new("python3");
         here.args(["-c", LEAKS]).arg(self.net.place.path("rounds"));
@@ -200,19 +200,19 @@ impl Machine {
     }
 }
 
-/// The number of packets to the gateway by a link so far.
+/// Returns the number of packets to the gateway on a link so far.
 pub(crate) fn of_hawser(watch: &Watch, link: &str) -> usize {
     let packets = watch.packets(link);
     packets.iter().filter(|it| it.contains(".7443: ")).count()
 }
 
-/// The errors of connecting to a neighbour by each link, and of a datagram to the first one.
+/// Returns the errors of connecting to a neighbour over each link, and of a datagram to the first.
 pub(super) fn refused() -> String {
     said(Command::new("python3").args(["-c", REFUSED]))
 }
 
-/// A connection from the neighbour to this machine, and what reads a line from it there. Later ones
-/// are told that somebody is here.
+/// Opens a connection from the neighbour to this machine, which prints one line there. Later
+/// connections are told that the port is in use.
 pub(super) fn logged_in(neighbour: &Neighbour) -> (TcpStream, Child) {
     let listener = TcpListener::bind("10.2.0.2:8000").unwrap();
     let read = "exec 3<>/dev/tcp/10.2.0.2/8000 && head -n 1 <&3";
@@ -233,8 +233,8 @@ pub(super) fn logged_in(neighbour: &Neighbour) -> (TcpStream, Child) {
     (login, terminal.unwrap())
 }
 
-/// What the neighbour hears from this machine over either family, when both have forgotten the
-/// other's link address.
+/// Returns what the neighbour receives from this machine over either family, after both have
+/// forgotten the other's link address.
 pub(super) fn call(neighbour: &Neighbour) -> [String; 2] {
     ["10.2.0.2", "fd01::2"].map(|to| {
         for link in LINKS {
@@ -255,7 +255,7 @@ pub(crate) const LINKS: [&str; 2] = ["dsl", "lte"];
 /// ARP, neighbour discovery, and the reports of listeners, which have a hop-by-hop header.
 const ALL_BUT_NEIGHBOURS: &str = "not arp and not (ip6 and (ip6[6] == 0 or (ip6[6] == 58 and \
                                   ip6[40] >= 133 and ip6[40] <= 136)))";
-/// Signs in the packets of what the programs below try.
+/// Marks in the packets of the programs' attempts below.
 pub(super) const SIGNS: [&str; 10] = [
     "10.1.0.2.9101 > 11.0.0.2.7: UDP",
     "10.2.0.2.9102 > 11.0.0.2.7: UDP",

@@ -84,8 +84,8 @@ fn a_kill_switch_keeps_hosts_from_leaving_past_hawser_and_from_nothing_else() {
     });
 }
 
-/// What leaves by a link since the first packet of Hawser's and is neither its own nor a question
-/// to the name servers of the links, which it asks for hosts.
+/// Returns the packets that leave by a link since Hawser's first packet, except Hawser's own and
+/// its queries to the links' name servers on behalf of hosts.
 fn leaked(watch: &Watch, link: &str) -> Vec<String> {
     let packets = watch.leaked(link).into_iter();
     let own = |it: &String| NAME_SERVERS.iter().any(|server| it.contains(server));
@@ -103,7 +103,7 @@ impl Drop for Leaking {
 }
 
 const NAME_SERVERS: [&str; 2] = [" > 10.1.0.1.53: ", " > 10.2.0.1.53: "];
-/// Signs of what the host below tries, without Hawser.
+/// Marks of the host's attempts below, without Hawser.
 const SIGNS: [&str; 4] = [
     "192.168.77.11.9201 > 11.0.0.2.7: UDP",
     " > 11.0.0.2.53: ",

@@ -1,6 +1,6 @@
-//! What hosts, and the router itself, do in tests, in Python.
+//! Python scripts of hosts, and of the router itself.
 
-/// How name servers are asked; before each script of a host.
+/// Queries to name servers; precedes each script of a host.
 pub(super) const ASKING: &str = "
 import struct
 def question(name):
@@ -20,7 +20,7 @@ def ask(server, name, family=socket.AF_INET):
                 return socket.inet_ntoa(got[-4:])
         except OSError:
             pass
-        # Refused, or answered that nobody knows just now: soon it may be otherwise.
+        # Refused, or answered with a temporary failure: try again soon.
         time.sleep(0.1)
 def ask_by_tcp(server, name):
     query = question(name)
@@ -29,8 +29,8 @@ def ask_by_tcp(server, name):
     f = t.makefile('rb')
     return socket.inet_ntoa(f.read(struct.unpack('>H', f.read(2))[0])[-4:])
 ";
-/// What a host does: TCP, datagrams and pings of both families, and questions for names to the
-/// router and to another server.
+/// Traffic of a host: TCP, datagrams and pings of both families, and name queries to the router and
+/// to another server.
 pub(crate) const ALL: &str = "
 import threading
 def stream(to, size):
@@ -75,7 +75,7 @@ pub(crate) const ALL_SAY: &str = "11.0.0.1 True 2a00:11::1 True
 True True
 1.2.3.4 1.2.3.4
 5.6.7.8 1.2.3.4";
-/// A call of 3 s, with 50 packets a second each way: how many of ours came back.
+/// A call of 3 s, with 50 packets per second each way: the number of packets sent back.
 pub(super) const CALL: &str = "
 s = udp()
 s.settimeout(0.02)
@@ -95,7 +95,7 @@ except OSError:
     pass
 print(len(heard))
 ";
-/// What comes back in 5 s of as much as goes.
+/// The amount sent back within 5 s of a full-rate flow.
 pub(super) const MUCH: &str = "
 import threading
 t = socket.create_connection(('11.0.0.2', 7), timeout=50)
@@ -114,7 +114,7 @@ while time.monotonic() < end:
 print(got)
 os._exit(0) if sys.stdout.flush() is None else None
 ";
-/// What the router does itself.
+/// Traffic of the router itself.
 pub(super) const OWN: &str = "
 print(echo(udp(), ('11.0.0.2', 7), os.urandom(1200)))
 ";
@@ -142,9 +142,8 @@ payload = os.urandom(300000)
 threading.Thread(target=lambda: t.sendall(payload), daemon=True).start()
 print(f.read(300000) == payload)
 ";
-/// What answers a host: services of the router on loopback and at its link, addresses that nobody
-/// has, and the provider's network by a route of its own. Where an answer is to come, it is waited
-/// for.
+/// What answers a host: services of the router on loopback and at its link, unused addresses, and
+/// the provider's network by a route of its own. Expected answers are waited for.
 pub(super) const REACHED: &str = "
 def reached(host, port, patience=2):
     try:
@@ -156,14 +155,14 @@ print(reached('192.168.77.1', 8000), reached('10.1.0.2', 8001, 30), reached('169
       reached('240.0.0.1', 8001), reached('11.0.0.9', 8002), reached('192.168.77.99', 7),
       reached('10.1.0.1', 7, 30))
 ";
-/// What a host hears of a port that is closed.
+/// Answers that a host gets from a closed port.
 pub(super) const REFUSED: &str = "
 t = socket.socket()
 t.settimeout(20)
 print(t.connect_ex(('11.0.0.2', 9)))
 ";
-/// A connection that goes on until it is told to end. It says that it has begun by the first of two
-/// files that is not there.
+/// A connection that continues until it is told to end. It reports its start by creating the first
+/// missing one of two files.
 pub(super) const HELD: &str = "
 t = socket.create_connection(('11.0.0.2', 7), timeout=50)
 f = t.makefile('rb')

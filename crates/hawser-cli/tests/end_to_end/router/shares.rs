@@ -1,4 +1,4 @@
-//! What hosts behind a router get of what all of them want.
+//! Shares of hosts behind a router that all want the same.
 
 use hawser_skip::name_server::serve_names_if_asked;
 use hawser_skip::namespace::in_namespace;
@@ -62,7 +62,7 @@ fn a_host_with_eight_connections_gets_no_more_by_streams_than_one_with_a_single_
     });
 }
 
-/// Takes in all that comes by some connections, for as long as it is let.
+/// Reads everything from some connections until it is ended.
 const TAKE: &str = "
 import threading
 def take():

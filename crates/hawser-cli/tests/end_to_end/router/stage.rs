@@ -23,7 +23,7 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// None where a program is missing, which is told for `test`.
+    /// `None` if a program is missing, with a report for `test`.
     pub(crate) fn new(test: &str, hosts: usize) -> Option<Self> {
         let net = Internet::new(test)?;
         let permitted = doctor(&mut net.place.hawser("client", &["doctor", "--json"]));
@@ -118,7 +118,7 @@ impl Router {
         ended.out.trim().to_owned()
     }
 
-    /// What a script says at each host, all at the same time.
+    /// Returns a script's output at each host, all at the same time.
     pub(super) fn at_all(&self, script: &str) -> Vec<String> {
         let begun: Vec<Child> = (0..self.hosts.len())
             .map(|host| self.begin(host, script))
@@ -144,14 +144,14 @@ impl Router {
         sources.map(|it| it.ip()).collect()
     }
 
-    /// The programs of open streams: of a host's, its address.
+    /// Returns the programs of open streams: of a host's stream, its address.
     pub(crate) fn of_streams(&self) -> Vec<String> {
         let streams = self.streams();
         let programs = streams.iter().filter_map(|it| it["program"].as_str());
         programs.map(str::to_owned).collect()
     }
 
-    /// Bytes that the program with this name has received by each of its open streams.
+    /// Returns the bytes that the program with this name has received on each of its open streams.
     pub(super) fn received_by(&self, program: &str) -> Vec<u64> {
         let streams = self.streams();
         let own = streams.iter().filter(|it| it["program"] == program);
@@ -175,7 +175,7 @@ pub(super) fn v6(host: usize) -> String {
     format!("fd77::{:x}", host + 10)
 }
 
-/// What `hawser doctor --json` says of routers.
+/// Returns the output of `hawser doctor --json` about routers.
 pub(super) fn doctor(command: &mut Command) -> Value {
     let report: Value = serde_json::from_str(&said(command)).unwrap();
     let mut checks = report["checks"].as_array().unwrap().iter();
@@ -183,7 +183,7 @@ pub(super) fn doctor(command: &mut Command) -> Value {
     check.unwrap().clone()
 }
 
-/// All that the program changes in the network of this namespace.
+/// Returns everything that the program changes in the network of this namespace.
 pub(crate) fn state() -> Vec<String> {
     let say = |program: &str, arguments: &str| {
         let text = said(Command::new(program).args(arguments.split(' ')));
@@ -207,7 +207,7 @@ pub(crate) fn state() -> Vec<String> {
     ]
 }
 
-/// Answers datagrams here with what they hold.
+/// Sends datagrams to this address back.
 pub(super) fn answer_here(at: &'static str) {
     let socket = std::net::UdpSocket::bind(at).unwrap();
     std::thread::spawn(move || {
@@ -219,7 +219,7 @@ pub(super) fn answer_here(at: &'static str) {
     });
 }
 
-/// Answers all questions for names, here, with the same address.
+/// Answers all name queries here with the same address.
 pub(super) fn answer_names_here(at: &'static str) {
     let socket = std::net::UdpSocket::bind(at).unwrap();
     std::thread::spawn(move || {
@@ -234,7 +234,7 @@ pub(super) fn answer_names_here(at: &'static str) {
     });
 }
 
-/// Says that it is here, to everybody.
+/// Answers every client with a greeting.
 pub(super) fn serve_here(address: &'static str) {
     let listener = std::net::TcpListener::bind(address).unwrap();
     std::thread::spawn(move || {

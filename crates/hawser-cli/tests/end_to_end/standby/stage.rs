@@ -14,16 +14,16 @@ use super::super::bus::{Bus, Running};
 use super::super::connections::{links, serve_echo};
 use super::super::program::{Daemon, Place, read, until};
 
-/// Who decides what users may do.
+/// Authority over users' permissions.
 #[derive(Clone, Copy, PartialEq)]
 enum Asking {
-    /// Root may do anything, and others nothing.
-    Nobody,
+    /// Root may do anything, and other users nothing.
+    NoAgent,
     /// Polkit, with the rules in the folder `rules`.
     Polkit,
 }
 
-/// A machine with the link `dsl`, which is configured by hand, and `lte`, which NetworkManager has.
+/// A machine with the link `dsl`, configured by hand, and `lte`, managed by NetworkManager.
 pub(super) struct Stage {
     place: Place,
     bus: Bus,
@@ -33,16 +33,16 @@ pub(super) struct Stage {
     _neighbour: Neighbour,
 }
 
-/// Runs `body` where NetworkManager can be run.
+/// Runs `body` if NetworkManager can be run.
 pub(super) fn with_stage(name: &str, body: impl FnOnce(&Stage)) {
     in_namespace_of_root(name, || {
-        if let Some(stage) = Stage::new(name, Asking::Nobody) {
+        if let Some(stage) = Stage::new(name, Asking::NoAgent) {
             body(&stage);
         }
     });
 }
 
-/// Runs `body` where NetworkManager and polkit can be run, for a service that is not root.
+/// Runs `body` if NetworkManager and polkit can be run, for a service that is not root.
 pub(super) fn with_service(name: &str, body: impl FnOnce(&Stage)) {
     in_namespace_of_root(name, || {
         let skip = |reason: &str| hawser_skip::skip(&format!("end_to_end::{name}"), reason);
@@ -63,7 +63,7 @@ pub(super) fn with_service(name: &str, body: impl FnOnce(&Stage)) {
 }
 
 impl Stage {
-    /// `None` where it cannot be set up, which is told.
+    /// `None`, with a report, if it cannot be set up.
     fn new(name: &str, asking: Asking) -> Option<Self> {
         let version = service("NetworkManager").arg("--version").output();
         if let Err(error) = version {
@@ -78,7 +78,7 @@ impl Stage {
         neighbour.ip("address add 10.2.0.1/24 dev lte");
         serve_echo(&neighbour);
         let bus = match asking {
-            Asking::Nobody => Bus::start(&place, name)?,
+            Asking::NoAgent => Bus::start(&place, name)?,
             Asking::Polkit => {
                 // Services that are not root come to the bus.
                 std::fs::set_permissions(place.path("."), Permissions::from_mode(0o711)).unwrap();
@@ -152,7 +152,7 @@ impl Stage {
         *self.manager.borrow_mut() = None;
     }
 
-    /// What a service has said.
+    /// Returns the output of a service.
     fn log(&self, service: &str) -> String {
         read(&self.place.path(&format!("{service}.log")))
     }
@@ -182,7 +182,7 @@ impl Stage {
         })
     }
 
-    /// Has polkit's rules let the service connect links.
+    /// Changes polkit's rules so that the service may connect links.
     pub(super) fn let_the_service_connect(&self) {
         let rules = self.place.path("rules/60-hawser.rules");
         std::fs::copy(RULES, rules).unwrap();
@@ -201,7 +201,7 @@ impl Stage {
             .doctor(&self.place, &self.place.path("hawser.toml"))
     }
 
-    /// What a command says, whose words are separated by blanks.
+    /// Returns the output of a command, whose words are separated by blanks.
     pub(super) fn say(&self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let ended = self.place.run("client", &words);
@@ -215,13 +215,13 @@ impl Stage {
         links.iter().find(|it| it["name"] == name).unwrap().clone()
     }
 
-    /// What the daemon does with the link on standby.
+    /// Returns what the daemon does with the link on standby.
     pub(super) fn standby(&self) -> String {
         let state = &self.link("lte")["standby"]["state"];
         state.as_str().unwrap_or_default().to_owned()
     }
 
-    /// What the user does by hand.
+    /// Runs a command of the user.
     pub(super) fn nmcli(&self, line: &str) {
         let said = self.ask_nmcli(line);
         assert!(said.contains("successfully"), "{line}: {said}");
@@ -238,7 +238,7 @@ impl Stage {
     }
 }
 
-/// A command whose arguments are a program, which knows the service's user by name.
+/// Returns a command whose arguments are a program, which knows the service's user by name.
 fn knowing_the_service(place: &Place) -> Command {
     let users = std::fs::read_to_string("/etc/passwd").unwrap();
     let known = format!("{users}hawser:x:{SERVICE}:{SERVICE}::/:/usr/sbin/nologin\n");
@@ -252,7 +252,7 @@ fn knowing_the_service(place: &Place) -> Command {
     command
 }
 
-/// A program that distributions keep where only administrators look.
+/// Finds a program that distributions install only for administrators.
 fn service(program: &str) -> Command {
     let mut command = Command::new(program);
     command
@@ -277,7 +277,7 @@ const RULES: &str = concat!(
     "/../../contrib/polkit/60-hawser.rules"
 );
 const POLKIT: &str = "/usr/lib/polkit-1/polkitd";
-/// It knows none of the machine's own rules.
+/// Hides the machine's own rules from polkit.
 const PREPARE_POLKIT: &str = "
 mount --bind $1 /etc/polkit-1/rules.d &&
 mount -t tmpfs none /usr/share/polkit-1/rules.d &&

@@ -12,11 +12,11 @@ use super::super::by_name::stage::{Stage, echo};
 use super::super::directory::write_private;
 use super::upgrade;
 
-/// Hosts that have registered are found after that, and every question that comes meanwhile is
-/// answered, as it is sent again.
+/// Registered hosts are found after the upgrade, and every query during it is answered after
+/// retransmission.
 #[test]
-fn what_was_registered_is_found_by_the_new_process() {
-    let test = "upgrade::directory::what_was_registered_is_found_by_the_new_process";
+fn registered_hosts_are_found_by_the_new_process() {
+    let test = "upgrade::directory::registered_hosts_are_found_by_the_new_process";
     in_namespace(test, || {
         let stage = Stage::new();
         stage.know_each_other();
@@ -47,7 +47,7 @@ fn what_was_registered_is_found_by_the_new_process() {
     });
 }
 
-/// A new process that can't read its users is none, and the old one's directory goes on.
+/// A new process that can't read its users fails, and the old one's directory continues.
 #[test]
 fn a_mistake_in_the_file_of_users_ends_no_directory() {
     let test = "upgrade::directory::a_mistake_in_the_file_of_users_ends_no_directory";
@@ -78,8 +78,8 @@ fn a_mistake_in_the_file_of_users_ends_no_directory() {
     });
 }
 
-/// Asks the directory one thing after the other; how many answers there were, and the longest time
-/// for one.
+/// Sends queries to the directory one after the other. Returns the number of answers, and the
+/// longest time for one.
 fn ask_until(is_over: &AtomicBool) -> (u32, Duration) {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect("10.99.0.1:5060").unwrap();
@@ -103,7 +103,7 @@ fn ask_until(is_over: &AtomicBool) -> (u32, Duration) {
         let mut bytes = [0; 2000];
         loop {
             assert!(begun.elapsed() < PATIENCE, "no answer");
-            // Nobody may listen now.
+            // The directory may not be listening right now.
             let _ = socket.send(question.as_bytes());
             let heard = socket.recv(&mut bytes);
             if is_answer(heard, &bytes) {
@@ -118,7 +118,7 @@ fn ask_until(is_over: &AtomicBool) -> (u32, Duration) {
     (answered, longest)
 }
 
-/// The contacts that the directory has.
+/// Returns the contacts in the directory.
 fn bindings(stage: &Stage) -> Vec<String> {
     let status = stage.place.status("directory").unwrap();
     let bindings = status["directory"]["bindings"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! A server that hosts reach without having enrolled, and a client that has discovered it.
+//! A server that hosts reach without enrolment, and a client that has discovered it.
 
 use hawser_skip::namespace::in_namespace_of_root;
 
@@ -8,10 +8,10 @@ use super::super::silent_link::HAWSER;
 use super::traffic::{Traffic, Way};
 use super::{BY_LTE, standing, until_alone, upgrade};
 
-/// Both are replaced while a connection and new ones go over sessions that nobody has enrolled for.
-/// In between a link is lost and comes back: its channels join by the new process's port, and those
-/// of the session that began before end in the old process. The service sees other hosts by the
-/// rules that stay when the old process ends.
+/// Both are replaced while a connection and new ones go over sessions without enrolment. In
+/// between, a link is lost and returns: its channels join through the new process's port, and those
+/// of the older session are passed to the old process. The service sees other hosts through rules
+/// that stay when the old process ends.
 #[test]
 fn sessions_with_a_server_that_was_discovered_go_on() {
     let test = "upgrade::fronted::sessions_with_a_server_that_was_discovered_go_on";
@@ -73,7 +73,7 @@ fn begin(place: &Place, client: &Daemon) -> Traffic {
     Traffic::begin(place, Way::Proxy(&proxy, AT))
 }
 
-/// Makes connections until one of them is a stream of a session.
+/// Opens connections until one of them is a stream of a session.
 fn until_bonded(place: &Place, client: &Daemon, server: &Daemon) {
     let log = || format!("{}\n{}", client.log(), server.log());
     let before = front(place, "connected");
@@ -83,7 +83,7 @@ fn until_bonded(place: &Place, client: &Daemon, server: &Daemon) {
     traffic.end(log);
 }
 
-/// A count of what the process that listens now has done for strangers.
+/// Returns a counter of the listening process about unknown clients.
 fn front(place: &Place, name: &str) -> u64 {
     let status = place.status("server").unwrap();
     let count = &status["counters"][format!("front-{name}")];

@@ -1,4 +1,4 @@
-//! A client that takes connections which its gateway begins.
+//! A client that accepts channels which its gateway opens.
 
 use std::process::Command;
 
@@ -10,9 +10,9 @@ use super::super::program::{Daemon, until};
 use super::traffic::{Traffic, Way};
 use super::{standing, until_alone, upgrade};
 
-/// The client is replaced while a connection goes over both links of the gateway. Then the link is
-/// lost that only the gateway can begin connections from, and comes back: what it begins for the
-/// session of the old process comes to the new one's port and ends in the old process.
+/// The client is replaced while a connection goes over both links of the gateway. Then the link
+/// from which only the gateway can connect is lost and returns: its connections for the old
+/// process's session arrive at the new one's port and are passed to the old process.
 #[test]
 fn a_gateway_joins_a_session_of_the_old_process() {
     let test = "upgrade::joins::a_gateway_joins_a_session_of_the_old_process";
@@ -42,7 +42,7 @@ fn a_gateway_joins_a_session_of_the_old_process() {
     });
 }
 
-/// Whether the gateway has begun a connection that a daemon's first process has.
+/// Whether the gateway opened a connection that a daemon's first process holds.
 fn has_joined(client: &Daemon) -> bool {
     standing(
         Command::new("ss"),

@@ -10,9 +10,9 @@ use super::super::internet::Internet;
 use super::super::program::until;
 use super::{until_alone, upgrade};
 
-/// One link is left, so that the new process has no reason of its own for sockets that are bound to
-/// links. The old one's still is, and the kernel prefers it: connections that begin right after the
-/// upgrade are answered all the same. So they are after another upgrade.
+/// With one link left, the new process has no own reason to bind sockets to links. The old one's
+/// socket is still bound, and the kernel prefers it: connections right after the upgrade must be
+/// answered nevertheless, and also after another upgrade.
 #[test]
 fn connections_are_answered_by_the_link_that_is_left() {
     let test = "upgrade::lost_link::connections_are_answered_by_the_link_that_is_left";
@@ -43,7 +43,7 @@ fn connections_are_answered_by_the_link_that_is_left() {
     });
 }
 
-/// Says something that is no hello of TLS. Returns the first byte of the answer.
+/// Sends bytes that are no hello of TLS. Returns the first byte of the answer.
 fn answer() -> io::Result<u8> {
     let mut stream = TcpStream::connect("10.1.0.1:7443")?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -57,6 +57,6 @@ fn answer() -> io::Result<u8> {
 const EMPTY_HELLO: &[u8] = &[22, 3, 1, 0, 4, 1, 0, 0, 0];
 /// Content type of a record with an alert.
 const ALERT: u8 = 21;
-/// More than the old process answers before it listens no more.
+/// More than the old process answers before it stops listening.
 const CONNECTIONS: u32 = 200;
 const PATIENCE: Duration = Duration::from_secs(30);

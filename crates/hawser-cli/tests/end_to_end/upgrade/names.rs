@@ -6,8 +6,8 @@ use super::super::by_name::stage::{Stage, echo};
 use super::super::program::until;
 use super::{until_alone, upgrade};
 
-/// A stream goes on while both hosts are replaced, one after the other; new ones lead to the new
-/// processes, also in the other direction; and the directory knows each host once in the end.
+/// A stream continues while both hosts are replaced, one after the other; new ones lead to the new
+/// processes, also in the other direction; finally the directory has each host once.
 #[test]
 fn streams_between_hosts_by_name_go_on() {
     let test = "upgrade::names::streams_between_hosts_by_name_go_on";

@@ -1,4 +1,4 @@
-//! A router, whose hosts know nothing of Hawser.
+//! A router with hosts without any knowledge of Hawser.
 
 use hawser_skip::name_server::serve_names_if_asked;
 use hawser_skip::namespace::in_namespace;
@@ -10,9 +10,9 @@ use super::super::router::stage::{Router, state, v4};
 use super::traffic::{Traffic, Way};
 use super::{until_alone, upgrade};
 
-/// The router and its gateway are replaced while connections and datagrams of a host go on, by both
-/// families. The machine forwards without Hawser, too: while nobody leads what hosts send, nothing
-/// of it goes past.
+/// The router and its gateway are replaced while connections and datagrams of a host continue, in
+/// both families. The machine also forwards without Hawser: while no process captures the hosts'
+/// packets, none of them may bypass Hawser.
 #[test]
 fn connections_of_hosts_go_on() {
     let test = "upgrade::router::connections_of_hosts_go_on";
@@ -59,7 +59,7 @@ fn connections_of_hosts_go_on() {
     });
 }
 
-/// Counts what the gateway gets of hosts' connections from the router as it is.
+/// Counts the packets of hosts' connections that the gateway gets directly from the router.
 const PAST: &[u8] = b"table inet past {
     chain past {
         type filter hook prerouting priority -300

@@ -1,4 +1,4 @@
-//! Traffic that goes on while processes change, and that tells what was lost.
+//! Traffic that continues while processes change, and reports losses.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -6,20 +6,20 @@ use std::process::{Child, Stdio};
 use super::super::internet::local_python;
 use super::super::program::{Place, read, until};
 
-/// One connection on which bytes go there and back all the time, a new one every now and then, and
-/// datagrams where they can go.
+/// One connection that carries bytes in both directions all the time, a new one from time to time,
+/// and datagrams where possible.
 pub(super) struct Traffic {
-    /// Ends when this file is there.
+    /// File whose creation ends the traffic.
     done: PathBuf,
     running: Child,
 }
 
-/// How connections are made, to port 7 of a server with this address.
+/// Kind of connections, to port 7 of a server with this address.
 #[derive(Clone, Copy)]
 pub(super) enum Way<'a> {
-    /// As by any program. Datagrams go there, too.
+    /// As of any program. Datagrams are sent, too.
     Ordinary(&'a str),
-    /// By a proxy port.
+    /// Through a proxy port.
     Proxy(&'a str, &'a str),
 }
 
@@ -31,7 +31,7 @@ impl Traffic {
         })
     }
 
-    /// Likewise by a script of Python that `run` runs.
+    /// Does the same by a Python script that `run` runs.
     pub(super) fn begin_by(place: &Place, way: Way<'_>, run: impl FnOnce(&str) -> Child) -> Self {
         let (server, proxy, kinds) = match way {
             Way::Ordinary(server) => (server, "", "stream, new, datagrams"),
@@ -50,14 +50,14 @@ impl Traffic {
         Self { done, running }
     }
 
-    /// Waits until so many more connections have been made.
+    /// Waits until this many more connections have been made.
     pub(super) fn until_moved(&self, count: usize, log: impl Fn() -> String) {
         let lines = || read(&moved(&self.done)).lines().count();
         let before = lines();
         until("connections are made", || lines() >= before + count, log);
     }
 
-    /// Ends it. Fails if anything was lost; else returns how long anything took at most.
+    /// Ends it. Fails if anything was lost; otherwise returns the longest delay.
     pub(super) fn end(self, log: impl Fn() -> String) -> String {
         std::fs::write(&self.done, "").unwrap();
         let ended = self.running.wait_with_output().unwrap();
@@ -72,7 +72,7 @@ fn moved(done: &Path) -> PathBuf {
     PathBuf::from(format!("{}.moved", done.display()))
 }
 
-/// Says what was lost, and how long anything took at most.
+/// Prints losses and the longest delay.
 const TRAFFIC: &str = "
 import threading
 server, done, proxy = ('SERVER', 7), 'DONE', 'PROXY'

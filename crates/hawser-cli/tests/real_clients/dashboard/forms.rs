@@ -1,5 +1,4 @@
-//! The page's forms: what they say is done, and what is done is what the page and the command line
-//! say.
+//! The page's forms: their entries take effect, and the page and the command line show the result.
 
 use serde_json::{Value, json};
 
@@ -241,7 +240,7 @@ fn offers(stage: &mut Stage, fields: &Value) {
     stage.wait_for(&format!("the form has {fields}"), &filled);
 }
 
-/// The daemon has this of `lte`.
+/// Checks the daemon's settings of `lte`.
 fn assert_allowed(stage: &Stage, expected: &Value) {
     let status = stage.status();
     let mut links = status["links"].as_array().unwrap().iter();
@@ -251,7 +250,7 @@ fn assert_allowed(stage: &Stage, expected: &Value) {
     }
 }
 
-/// Fills in a form, presses its button, and is told that it is done.
+/// Fills in a form, presses its button, and expects success.
 fn done(stage: &mut Stage, form: &str, fields: &Value) {
     assert_eq!(submit(stage, form, fields), "Done.");
 }
@@ -263,7 +262,7 @@ fn saved(stage: &mut Stage, form: &str, fields: &Value) {
     assert!(is_saved, "{said}");
 }
 
-/// Fills in a form, and presses its button; gives what comes of it.
+/// Fills in a form, and presses its button; returns the outcome.
 fn submit(stage: &mut Stage, form: &str, fields: &Value) -> String {
     stage.page.eval(&format!(
         "(() => {{
@@ -284,14 +283,14 @@ fn submit(stage: &mut Stage, form: &str, fields: &Value) -> String {
     stage.page.text(&said)
 }
 
-/// What `hawser policy --json` says.
+/// Returns the output of `hawser policy --json`.
 fn policy(stage: &Stage) -> Value {
     let ended = stage.place.run("client", &["policy", "--json"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Waits until the form has what the command line says.
+/// Waits until the form agrees with the command line.
 fn same_policy(stage: &mut Stage) {
     let policy = policy(stage);
     for of in ["sessions", "connections", "transport", "gateway", "profile"] {
@@ -304,7 +303,7 @@ fn same_policy(stage: &mut Stage) {
     }
 }
 
-/// Waits until the table has the rules that the command line says, in their order.
+/// Waits until the table agrees with the command line's rules, in their order.
 fn same_rules(stage: &mut Stage) {
     let policy = policy(stage);
     let rules = policy["rules"].as_array().unwrap();
@@ -331,7 +330,7 @@ fn same_rules(stage: &mut Stage) {
     );
 }
 
-/// Where each rule is from, and its number.
+/// Returns the source and the number of each rule.
 fn numbers(stage: &Stage) -> Vec<(&'static str, u64)> {
     let policy = policy(stage);
     let source = |rule: &Value| match rule["source"].as_str() {

@@ -1,5 +1,5 @@
-//! Whether people can read and use the page, whatever they see with and whatever they press; and
-//! what it looks like.
+//! Accessibility and appearance of the page, for all kinds of displays, colour vision and input
+//! devices.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn the_page_can_be_read_and_used_in_every_size_and_colour() {
     stage.end();
 }
 
-/// Every form, every table and every reason, so that they are looked at too.
+/// Opens every form, table and reason, so that they are checked too.
 fn open_everything(stage: &mut Stage) {
     let buttons = "document.querySelectorAll('[aria-expanded=false]:not([hidden])')";
     stage.wait_for("there are links", &format!("{buttons}.length >= 3"));
@@ -98,8 +98,8 @@ fn a_keyboard_is_enough() {
     stage.end();
 }
 
-/// Tab from the beginning of the page to its end reaches everything that is to be pressed or filled
-/// in, in the order of the page, each time with an outline.
+/// Checks that Tab from the beginning of the page to its end reaches every control, in the order of
+/// the page, each time with an outline.
 fn tab_through(page: &mut Chromium) {
     page.eval("document.activeElement.blur(); 1");
     let count = page.eval(&format!("{CONTROLS}.length")).as_u64().unwrap();
@@ -125,7 +125,7 @@ pub(super) fn tab_to(page: &mut Chromium, is_there: &str) {
     panic!("the focus never comes to {is_there}");
 }
 
-/// What the browser tells a screen reader has a name wherever that matters.
+/// Checks that everything important in the browser's accessibility tree has a name.
 pub(super) fn names_in_the_tree(page: &mut Chromium, what: &str) {
     let tree = page.call("Accessibility.getFullAXTree", serde_json::json!({}));
     let nodes = tree["nodes"].as_array().unwrap();
@@ -210,7 +210,7 @@ const CONTROLS: &str = "[...document.querySelectorAll(
 /// Faults put into the page, which the audit has to find.
 const SPOIL: &str = "document.querySelector('main').insertAdjacentHTML('beforeend', `
     <p id=main class=pale>pale</p><button></button><h5>deep</h5><img src=/icon.svg>
-    <table><tr><td>1</table><p tabindex=3>first</p><a href=/ aria-controls=nobody></a>`);
+    <table><tr><td>1</table><p tabindex=3>first</p><a href=/ aria-controls=missing></a>`);
     const pale = document.querySelector('.pale');
     pale.style.color = '#999';
     pale.style.background = '#aaa';

@@ -12,8 +12,8 @@ use crate::network::Namespace;
 use crate::program::{Place, until};
 
 #[test]
-fn a_report_draws_itself_in_light_and_dark_and_asks_nobody() {
-    let test = "a_report_draws_itself_in_light_and_dark_and_asks_nobody";
+fn a_report_draws_itself_in_light_and_dark_and_asks_no_server() {
+    let test = "a_report_draws_itself_in_light_and_dark_and_asks_no_server";
     if is_without(&["chromium", "ip", "nsenter"], test) {
         return;
     }

@@ -28,7 +28,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Says so and gives none where the machine lacks something.
+    /// `None`, with a report, if the machine lacks something.
     pub(super) fn new(test: &str) -> Option<Self> {
         if is_without(&["chromium", "curl", "ip", "nginx", "nsenter", "tc"], test) {
             return None;
@@ -85,7 +85,7 @@ impl Stage {
         );
     }
 
-    /// What is in the daemon's configuration.
+    /// Returns the content of the daemon's configuration.
     pub(super) fn config(&self) -> String {
         let config = std::fs::read_to_string(self.place.path(CONFIG)).unwrap();
         assert!(config.contains(REMARK), "{config}");
@@ -97,7 +97,7 @@ impl Stage {
         self.place.status("client").unwrap()
     }
 
-    /// Begins to download a file over the gateway, by a program of this name.
+    /// Starts a download over the gateway, by a program of this name.
     pub(super) fn download(&self, program: &str) -> Family {
         let curl = self.place.folder("programs").join(program);
         symlink(find("curl").unwrap(), &curl).unwrap();
@@ -105,7 +105,7 @@ impl Stage {
         self.curl(&curl, &["--output", file.to_str().unwrap(), &self.file()])
     }
 
-    /// Begins to download the same file so many times, and drops what arrives.
+    /// Starts this many downloads of the same file, and drops the data.
     pub(super) fn downloads(&self, times: u32) -> Family {
         let urls = format!("{}?[1-{times}]", self.file());
         self.curl("curl".as_ref(), &["--output", "/dev/null", &urls])
@@ -156,7 +156,7 @@ impl Stage {
         );
     }
 
-    /// For how long more than a trickle arrives by a link from now on.
+    /// Returns for how long more than a trickle still arrives on a link.
     pub(super) fn until_silent(&self, link: usize) -> Duration {
         let begun = Instant::now();
         let (mut last, mut bytes) = (begun, self.network.received()[link]);
@@ -171,14 +171,14 @@ impl Stage {
         last - begun
     }
 
-    /// Finds nothing in the page, as it is now, that keeps people from using it.
+    /// Checks that nothing in the current page prevents people from using it.
     pub(super) fn audit(&mut self, what: &str) {
         let found = self.page.eval(include_str!("audit.js"));
         assert_eq!(found, serde_json::json!([]), "{what}");
         super::looks::names_in_the_tree(&mut self.page, what);
     }
 
-    /// No script failed, and nothing was asked for that the page may not have.
+    /// Checks that no script failed, and no forbidden resource was requested.
     pub(super) fn unharmed(&mut self) {
         let failed = self.page.events("Runtime.exceptionThrown");
         assert!(failed.is_empty(), "{failed:?}");
@@ -188,8 +188,8 @@ impl Stage {
         assert!(refused.is_empty(), "{refused:?}");
     }
 
-    /// Another program where the dashboard was: one that does all that the daemon does, but for
-    /// knowing the token.
+    /// Starts another program at the dashboard's address, which behaves like the daemon, but does
+    /// not know the token.
     pub(super) fn imposter(&self) -> Daemon {
         let mut hawser = self.network.client.command(env!("CARGO_BIN_EXE_hawser"));
         hawser.arg("--state").arg(self.place.path("imposter"));
@@ -197,7 +197,7 @@ impl Stage {
         self.place.launch_command("imposter", hawser)
     }
 
-    /// Ends the client, and begins a gateway that has its dashboard at the same place.
+    /// Ends the client, and starts a gateway that has its dashboard at the same address.
     pub(super) fn become_gateway(&mut self) -> String {
         self.stop_up();
         let mut hawser = self.network.client.command(env!("CARGO_BIN_EXE_hawser"));
@@ -266,7 +266,7 @@ fn connect(network: &TwoLinks, place: &Place, further: &[&str]) -> Daemon {
     up
 }
 
-/// What `hawser web` says.
+/// Returns the output of `hawser web`.
 fn url(place: &Place, state: &str, up: &Daemon) -> String {
     let mut ended = None;
     until(
@@ -277,7 +277,7 @@ fn url(place: &Place, state: &str, up: &Daemon) -> String {
     ended.unwrap().out.trim().to_owned()
 }
 
-/// What the browser says when something does not work.
+/// Messages of the browser about faults.
 const FAULTS: [&str; 3] = [
     "Runtime.exceptionThrown",
     "Log.entryAdded",
@@ -286,11 +286,11 @@ const FAULTS: [&str; 3] = [
 const PROXY: &str = "127.0.0.1:1080";
 const WEB: &str = "127.0.0.1:7480";
 const CONFIG: &str = "hawser.toml";
-/// What was in the configuration before anything was saved.
+/// Content of the configuration before any change was saved.
 const REMARK: &str = "# for the test\n";
 const FILE: &str = "download";
 const SEED: u64 = 7;
 /// Ten seconds of both links.
 const SIZE: usize = 40_000_000;
-/// What keeps a link known to be alive, and more.
+/// More than the traffic that keeps a link known to be alive.
 const TRICKLE: u64 = 8_000;

@@ -1,4 +1,4 @@
-//! Servers that are not who they seem, and servers that compare what they know of a client.
+//! Impostor servers, and servers that compare their knowledge of a client.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn an_enrolled_host_is_never_taken_for_a_discovered_one() {
     };
     stage.nginx.put("little", b"x");
     connect(SERVER);
-    // Where the client knows nobody it is discovered.
+    // With a client that knows no servers, it is discovered.
     until("one is bonded", || connect(ELSEWHERE), || up.log());
     for _ in 0..3 {
         assert!(!connect(SERVER), "{}", up.log());

@@ -208,7 +208,7 @@ fn what_asks_at_a_port_that_a_rule_leads_elsewhere_has_the_service_there() {
     assert!(!rules.contains("sport"), "{rules}");
 }
 
-/// Not a test: a service that speaks first, once it is asked to be one.
+/// Not a test: a service that speaks first, if it is asked to be one.
 #[test]
 fn speaker() {
     if std::env::var_os(SPEAKER).is_none() {
@@ -231,7 +231,7 @@ fn speaker() {
     }
 }
 
-/// A stage for handshakes that ask; none where something is missing here, which is told.
+/// Creates a stage for handshakes that ask; `None`, with a report, if something is missing here.
 pub(super) fn bonding(test: &str) -> Option<Stage> {
     if is_without(&["bash", "sh"], test) || !kernel_captures(test) {
         return None;
@@ -240,7 +240,7 @@ pub(super) fn bonding(test: &str) -> Option<Stage> {
 }
 
 impl Stage {
-    /// Connections that went over sessions with the server, and those that it passed on.
+    /// Returns the connections over sessions with the server, and those that it passed on.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.front("connected"), self.front("passed-on"))
     }
@@ -272,7 +272,7 @@ impl Stage {
         service
     }
 
-    /// Talks with that service by the client's proxy port, as a program that waits to be spoken to.
+    /// Waits for that service's first message through the client's proxy port, and answers.
     fn converse(&self, up: &Daemon) -> String {
         let proxy = up.listen(&self.place).unwrap();
         let (_, port) = proxy.rsplit_once(':').unwrap();
@@ -286,7 +286,7 @@ impl Stage {
         run(&self.place, bash.args(["-c", &script])).text()
     }
 
-    /// Has packets filtered from now on, in place of what was before; says so where that can't be.
+    /// Sets the packet filter, in place of the previous one; reports if that is impossible.
     pub(super) fn filters(&self, at: &Namespace, rules: &str, test: &str) -> bool {
         let rules = format!("flush ruleset; table inet middlebox {{ {rules}; }}");
         let nft = at.command("nft").arg(&rules).output();
@@ -300,11 +300,11 @@ impl Stage {
 }
 
 const SPEAKER: &str = "HAWSER_TEST_SPEAKER";
-/// Of SYN-ACKs that come, and of SYNs that leave.
+/// Filters SYN-ACKs that arrive, and SYNs that leave.
 const STRIPS_ANSWERS: &str = "chain from { type filter hook prerouting priority -300; \
                               tcp flags & (syn | ack) == (syn | ack) reset tcp option 254; }";
 const STRIPS_QUESTIONS: &str = "chain to { type filter hook postrouting priority 0; \
                                 tcp flags & (syn | ack) == syn reset tcp option 254; }";
-/// A firewall that says nothing.
+/// A firewall that drops silently.
 const CLOSES_DOOR: &str = "chain to { type filter hook output priority 0; \
                            tcp dport 745 drop; udp dport 745 drop; }";

@@ -1,4 +1,4 @@
-//! What handshakes show: of a client that looks for Hawser, and of servers with it and without.
+//! Contents of handshakes: of a client that looks for Hawser, and of servers with it and without.
 
 use std::cell::Cell;
 use std::process::{Child, Command, Stdio};
@@ -183,8 +183,8 @@ fn what_drops_the_option_costs_one_repetition_until_the_network_is_another() {
     server.end();
 }
 
-/// One asked, and was repeated without. Beside it there may be connections that show whether links
-/// answer.
+/// Checks that one handshake asked, and was repeated without. In addition, there may be connections
+/// that test whether links answer.
 fn assert_repeated_once(handshakes: &[Handshake]) {
     let mut asking = handshakes.iter().filter(|it| it.has_ours);
     let (first, second) = (asking.next().unwrap(), asking.next());
@@ -244,7 +244,7 @@ fn a_client_without_hawser_has_the_service_itself() {
     server.end();
 }
 
-/// A stage for programs that are captured; none where something is missing here, which is told.
+/// Creates a stage for captured programs; `None`, with a report, if something is missing here.
 fn captured(test: &str) -> Option<Stage> {
     if is_without(&["tcpdump", "bash", "ss"], test) || !kernel_captures(test) {
         return None;
@@ -253,7 +253,7 @@ fn captured(test: &str) -> Option<Stage> {
 }
 
 impl Stage {
-    /// Downloads a file as a program that knows nothing of Hawser.
+    /// Downloads a file as a program without any knowledge of Hawser.
     pub(super) fn fetch(&self, port: u16, file: &str) -> Done {
         self.curl(&[], &format!("http://{SERVER}:{port}/{file}"))
     }
@@ -300,7 +300,7 @@ struct Handshake {
     client: String,
     is_answer: bool,
     has_ours: bool,
-    /// The names and sizes of its other options, and the values that are not by chance.
+    /// Names and sizes of its other options, and the values that are not random.
     options: Vec<String>,
 }
 
@@ -324,7 +324,7 @@ impl<'a> Wire<'a> {
         wire
     }
 
-    /// What has passed until now, a line each.
+    /// Returns the packets so far, one line each.
     fn all(&self) -> String {
         // Behind it there is a connection that is refused.
         let mark = self.mark.replace(self.mark.get() + 1);
@@ -350,8 +350,7 @@ impl<'a> Wire<'a> {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The SYNs and SYN-ACKs of connections to a port of the server, each as it left or came by a
-    /// link.
+    /// Returns the SYNs and SYN-ACKs of connections to a port of the server, as they passed a link.
     fn handshakes(&self, port: u16) -> Vec<Handshake> {
         let all = self.all();
         let ends = [
@@ -414,5 +413,5 @@ const LEGACY: &str = "203.0.113.2";
 /// As tcpdump shows the option in binary form.
 const OURS: &str = "exp-4857";
 const CAPTURE: &str = "wire.pcap";
-/// From here on nobody listens at the server.
+/// The server has no listeners from this port on.
 const FIRST_MARK: u16 = 20_000;

@@ -1,4 +1,4 @@
-//! Hosts that speak TCP by hand at fronted ports: a flood of SYNs, and joins to sessions of others.
+//! Hosts that speak TCP by hand at fronted ports: a flood of SYNs, and joins to foreign sessions.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,8 +16,8 @@ use super::bonds::bonding;
 use super::{FILE, PLAIN, Stage};
 
 #[test]
-fn a_flood_of_syns_that_want_a_bond_keeps_nobody_from_the_service() {
-    let test = "a_flood_of_syns_that_want_a_bond_keeps_nobody_from_the_service";
+fn a_flood_of_syns_that_want_a_bond_keeps_no_client_from_the_service() {
+    let test = "a_flood_of_syns_that_want_a_bond_keeps_no_client_from_the_service";
     if is_without(&["ss"], test) {
         return;
     }
@@ -65,7 +65,7 @@ fn a_flood_of_syns_that_want_a_bond_keeps_nobody_from_the_service() {
         assert!(!flood.is_finished());
     });
 
-    until("nobody waits", || stage.half_open() == 0, || server.log());
+    until("no SYN waits", || stage.half_open() == 0, || server.log());
     stage.forget_servers();
     let (connected, passed_on) = stage.counts();
     let up = stage.up(&[]);
@@ -77,8 +77,8 @@ fn a_flood_of_syns_that_want_a_bond_keeps_nobody_from_the_service() {
 }
 
 #[test]
-fn nobody_gets_into_a_session_by_its_id_whether_it_was_overheard_or_guessed() {
-    let test = "nobody_gets_into_a_session_by_its_id_whether_it_was_overheard_or_guessed";
+fn an_overheard_or_guessed_id_lets_no_host_into_a_session() {
+    let test = "an_overheard_or_guessed_id_lets_no_host_into_a_session";
     let Some(stage) = bonding(test) else {
         return;
     };
@@ -138,11 +138,11 @@ fn nobody_gets_into_a_session_by_its_id_whether_it_was_overheard_or_guessed() {
     server.end();
 }
 
-/// What whoever sees the first link's or the second one's packets knows of a session.
+/// What an eavesdropper on the first or the second link knows of a session.
 struct Overheard {
     /// The option of the SYN of its first connection.
     option: Vec<u8>,
-    /// What was said to join it, by one channel.
+    /// Bytes with which one channel joined it.
     join: Vec<u8>,
 }
 
@@ -158,7 +158,7 @@ impl Overheard {
         Self { option, join }
     }
 
-    /// What an intruder says, with the session's id and with guessed ones.
+    /// Returns an intruder's messages, with the session's id and with guessed ones.
     fn attacks(&self) -> Vec<Vec<u8>> {
         let (prelude, record) = self.join.split_first_chunk().unwrap();
         let prelude = JoinPrelude::decode(prelude).unwrap();
@@ -216,8 +216,8 @@ fn neighbour(stage: &Stage) -> Namespace {
     host
 }
 
-/// The server has a route for [`stranger`]s, who have no kernel that would reset what it does not
-/// know.
+/// Gives the server a route for [`stranger`]s, which have no kernel that would reset unknown
+/// connections.
 fn answers_to_strangers(stage: &Stage, by: &str) {
     let route = format!("route add 198.18.0.0/15 via {by}");
     stage.network.server.ip(&route);
@@ -229,7 +229,7 @@ fn stranger(number: u32) -> IpAddr {
     Ipv4Addr::from(first + number % (1 << 17)).into()
 }
 
-/// Ends a flood, also where the test fails.
+/// Ends a flood, even if the test fails.
 struct EndedAtLast<'a>(&'a AtomicBool);
 
 impl Drop for EndedAtLast<'_> {
@@ -238,7 +238,7 @@ impl Drop for EndedAtLast<'_> {
     }
 }
 
-/// Sends SYNs that want a bond, each from another address, until it is to end.
+/// Sends SYNs that want a bond, each from another address, until told to end.
 fn flood(from: &Namespace, ends: &AtomicBool, sent: &AtomicU64) {
     let hand = within(from.process(), || ByHand::new().unwrap());
     let option = SynOption {
@@ -271,7 +271,7 @@ fn flood(from: &Namespace, ends: &AtomicBool, sent: &AtomicU64) {
 }
 
 impl Stage {
-    /// The client has met nobody, once it is started again.
+    /// Makes the client forget all servers at its next start.
     fn forget_servers(&self) {
         let _ = std::fs::remove_file(self.place.path("client/servers.json"));
     }
@@ -306,7 +306,7 @@ impl Stage {
     }
 }
 
-/// Memory of a daemon in KiB, without what is read from files.
+/// Returns the memory of a daemon in KiB, without file contents.
 fn memory(daemon: &Daemon) -> u64 {
     let status = format!("/proc/{}/status", daemon.process());
     let status = read(status.as_ref());
@@ -315,13 +315,13 @@ fn memory(daemon: &Daemon) -> u64 {
     number.unwrap().parse().unwrap()
 }
 
-/// What the web server says to what is no request.
+/// The web server's answer to bytes that are no request.
 const REFUSES: &[u8] = b"HTTP/1.1 400 ";
 const BURST: usize = 500;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Places of Hawser's listener.
+/// Length of the queue of Hawser's listener.
 const QUEUE: usize = 1024;
 /// SYNs that the kernel's table has room for.
 const REMEMBERED: u64 = 16_384;
-/// In KiB. What the flood sends, and what it is answered, would be more by far.
+/// In KiB. The flood's packets, and the answers to them, would be far more.
 const MOST_GROWN: u64 = 16 << 10;

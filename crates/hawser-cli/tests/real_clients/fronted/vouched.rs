@@ -1,4 +1,4 @@
-//! A server whose owner vouches for its key, and attackers on the way to it.
+//! A server whose owner vouches for its key, and attackers on the path to it.
 
 mod captured;
 
@@ -40,7 +40,7 @@ fn a_server_that_is_vouched_for_bonds_from_the_first_connection_whatever_handsha
             (&NAME.into(), &true.into())
         );
         assert_eq!(shown["ports"], Value::from(vec![PLAIN]), "{shown}");
-        // A port that nobody vouches for goes as ever, and so does the same port by its address.
+        // A port without a voucher is used as ever, and so is the same port by its address.
         let before = stage.front("connected");
         stage.nginx.put("little", b"x");
         assert_eq!(stage.get(&up, OTHER, "little").out(), b"x", "{}", up.log());
@@ -64,7 +64,7 @@ fn a_downgrade_of_a_server_that_is_vouched_for_is_refused_and_told() {
     up.end();
     server.end();
 
-    // Another host answers there, which fronts as the server did, and then nobody does.
+    // Another host answers there, which fronts as the server did; then none with Hawser does.
     std::fs::remove_file(stage.place.path("server/key")).unwrap();
     let other = stage.serve();
     stage.nginx.put("never", b"x");
@@ -92,7 +92,7 @@ fn a_downgrade_of_a_server_that_is_vouched_for_is_refused_and_told() {
     assert_eq!(stage.front("passed-on"), 0, "{}", other.log());
     other.end();
 
-    // Nor without anybody there who has Hawser.
+    // Nor when no host with Hawser is there.
     let up = stage.up_vouched(&["--discover"]);
     refused("port 745 is not reached", &up);
     up.end();
@@ -112,7 +112,7 @@ fn a_voucher_outlives_a_restart_without_network_and_changes_in_order() {
         assert_eq!(stage.get(up, PLAIN, "little").out(), b"x", "{}", up.log());
         stage.front("connected") - before
     };
-    // As long as nobody has vouched for it, nothing goes to it.
+    // Without a voucher nothing is sent to it.
     let server = stage.serve();
     let up = stage.up_vouched(&[]);
     let done = stage.get(&up, OTHER, "little");
@@ -128,7 +128,7 @@ fn a_voucher_outlives_a_restart_without_network_and_changes_in_order() {
     assert_eq!(stage.shown()["refused"], Value::Null);
     up.end();
 
-    // The server has the next key, and nobody can say so any more.
+    // The server has the next key, which no voucher announces any more.
     server.end();
     let (key, next) = (stage.place.path("server/key"), stage.place.path("next/key"));
     std::fs::rename(next, key).unwrap();
@@ -149,8 +149,8 @@ fn a_voucher_outlives_a_restart_without_network_and_changes_in_order() {
 }
 
 #[test]
-fn a_voucher_is_believed_of_nobody_but_the_name_itself() {
-    let test = "a_voucher_is_believed_of_nobody_but_the_name_itself";
+fn a_voucher_is_believed_only_of_the_name_itself() {
+    let test = "a_voucher_is_believed_only_of_the_name_itself";
     let Some(stage) = vouched(test) else {
         return;
     };
@@ -173,8 +173,8 @@ fn a_voucher_is_believed_of_nobody_but_the_name_itself() {
     server.end();
 }
 
-/// A stage whose web server has HTTPS and a name; none where something is missing here, which is
-/// told.
+/// Creates a stage whose web server has HTTPS and a name; `None`, with a report, if something is
+/// missing here.
 fn vouched(test: &str) -> Option<Stage> {
     if is_without(&["openssl", "unshare", "mount"], test) || !can_mount(test) {
         return None;
@@ -230,13 +230,13 @@ fn certify(folder: &std::path::Path) {
 }
 
 impl Stage {
-    /// Has the client believe the authority in a file.
+    /// Makes the client trust the authority in a file.
     fn configure(&self, authority: &std::path::Path) {
         let text = format!("[up]\nvouched-certificates = {authority:?}\n");
         std::fs::write(self.place.path("up.toml"), text).unwrap();
     }
 
-    /// The client, for which [`NAME`] leads to the server and is held to its voucher.
+    /// Starts the client, for which [`NAME`] leads to the server and needs its voucher.
     fn up_vouched(&self, arguments: &[&str]) -> Daemon {
         let hosts = self.place.path("hosts");
         let script = format!("mount --bind {} /etc/hosts && exec \"$@\"", hosts.display());
@@ -248,7 +248,7 @@ impl Stage {
         self.start("client", hawser, &[&always[..], arguments].concat())
     }
 
-    /// Publishes what the server's owner vouches for: [`PLAIN`] alone, and its key.
+    /// Publishes the voucher of the server's owner: for [`PLAIN`] alone, and its key.
     fn vouch(&self, arguments: &[&str]) {
         let ports = PLAIN.to_string();
         let always = ["voucher", "--ports", &ports];
@@ -283,23 +283,23 @@ impl Stage {
         run(&self.place, &mut curl)
     }
 
-    /// What the client shows of the name.
+    /// Returns what the client shows about the name.
     fn shown(&self) -> Value {
         let status = self.place.status("client").unwrap();
         status["connections"]["vouched"][0].clone()
     }
 
-    /// Has somebody on the way do this from now on, in place of what was before; says so where that
-    /// can't be.
+    /// Lets an attacker on the path do this from now on, in place of the previous attack; reports
+    /// if that is impossible.
     fn attacks(&self, rules: &str, test: &str) -> bool {
         self.filters(&self.network.client, rules, test)
     }
 }
 
 const NAME: &str = "vouched.test";
-/// Curl's exit code where the proxy says that it does not connect.
+/// Curl's exit code if the proxy refuses to connect.
 const BY_PROXY: i32 = 97;
-/// Of SYNs that leave, and of SYN-ACKs that come.
+/// Filters SYNs that leave, and SYN-ACKs that arrive.
 const STRIPS: &str = "chain to { type filter hook postrouting priority 0; \
                       tcp flags & (syn | ack) == syn reset tcp option 254; }; \
                       chain from { type filter hook prerouting priority -300; \

@@ -1,4 +1,4 @@
-//! The Debian package, as a new user meets it: on machines that know nothing of Hawser.
+//! The Debian package from a new user's point of view: on machines without any trace of Hawser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -204,7 +204,7 @@ fn pack(place: &Place, version: &str) -> PathBuf {
     files.next().unwrap().unwrap().path()
 }
 
-/// Has Debian's checker look at the package, where it is installed.
+/// Checks the package with Debian's checker, if it is installed.
 fn lintian(test: &str, package: &Path) {
     let mut command = Command::new("lintian");
     command.args(["--fail-on", "error,warning"]).arg(package);
@@ -228,8 +228,8 @@ fn connect(client: &Machine, gateway: &Machine) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Every file of the machine with its kind, rights, owner and content. What runs and logs, and the
-/// package manager's own, is left out.
+/// Returns every file of the machine with its kind, rights, owner and content, without runtime
+/// files, logs and the package manager's own files.
 fn files(machine: &Machine) -> String {
     let script = "
         cd /
@@ -249,7 +249,7 @@ fn files(machine: &Machine) -> String {
     files
 }
 
-/// What must survive an upgrade: settings, and keys.
+/// Returns the files that must survive an upgrade: settings, and keys.
 fn kept_files(machine: &Machine) -> String {
     let script = "md5sum /etc/hawser/hawser.toml /etc/default/hawser /var/lib/private/hawser/key
         ls -l /etc/systemd/system/multi-user.target.wants";
@@ -261,18 +261,18 @@ fn enabled(machine: &Machine, unit: &str) -> String {
     said.trim().to_owned()
 }
 
-/// A command of Debian's package manager, without what it shows of its progress.
+/// Returns a command of Debian's package manager, without its progress output.
 fn apt(command: &str) -> String {
     format!("apt-get -qq -o Dpkg::Use-Pty=0 {command} 2>&1")
 }
 
-/// How Debian's package manager has it, and in which version.
+/// Returns the package's state in Debian's package manager, and its version.
 fn installed(machine: &Machine) -> String {
     let query = "dpkg-query -W -f '${Status} ${Version}' hawser";
     machine.quietly(query).unwrap()
 }
 
-/// Whether the service's process has the file of today, not one that was replaced.
+/// Whether the service's process runs the current file, not a replaced one.
 fn runs_installed_program(machine: &Machine, unit: &str) -> bool {
     let script = format!(
         "systemctl is-active --quiet {unit} &&
@@ -294,7 +294,7 @@ fn journal(machine: &Machine, unit: &str) -> String {
     said + &machine.log()
 }
 
-/// Writes what a user of both machines would have seen, where somebody wants it.
+/// Writes the transcript of both machines to the file in `HAWSER_TRANSCRIPT`, if that is set.
 fn keep_transcript(gateway: &Machine, client: &Machine) {
     let Some(file) = std::env::var_os("HAWSER_TRANSCRIPT") else {
         return;

@@ -16,13 +16,13 @@ pub(super) struct Machine {
     process: u32,
     cgroup: PathBuf,
     log: PathBuf,
-    /// What was typed in it, and what it said.
+    /// Commands typed on it, and their output.
     transcript: RefCell<String>,
     _place: Place,
 }
 
 impl Machine {
-    /// A copy of this machine, with the services of the sources. `None`, with a report, where this
+    /// A copy of this machine, with the services of the sources. `None`, with a report, if this
     /// machine can't start another one in it.
     pub(super) fn boot(test: &str) -> Option<Self> {
         let machine = Self::boot_from(test, Path::new("/"), "")?;
@@ -103,13 +103,13 @@ impl Machine {
         fs::copy(from, to).unwrap();
     }
 
-    /// Its first process, as this machine calls it.
+    /// Returns its first process, by its number on this machine.
     pub(super) fn process(&self) -> u32 {
         self.process
     }
 
-    /// Runs a script as root; returns what it says, which is an error where it fails. Both go into
-    /// the transcript.
+    /// Runs a script as root; returns its output, which is an error if it fails. Both go into the
+    /// transcript.
     pub(super) fn try_sh(&self, script: &str) -> Result<String, String> {
         let said = self.quietly(script);
         let (Ok(shown) | Err(shown)) = &said;
@@ -121,7 +121,7 @@ impl Machine {
         said
     }
 
-    /// The same for what a test does and a user would not.
+    /// Does the same for commands of a test that a user would not type.
     pub(super) fn quietly(&self, script: &str) -> Result<String, String> {
         let output = Command::new("nsenter")
             .args(["-a", "-t", &self.process.to_string(), "env", "-i"])
@@ -143,7 +143,7 @@ impl Machine {
         said.unwrap_or_else(|said| panic!("{script}\n{said}\n{}", self.log()))
     }
 
-    /// What was typed in it so far, and what it said.
+    /// Returns the commands typed on it so far, and their output.
     pub(super) fn transcript(&self) -> String {
         self.transcript.borrow().clone()
     }
@@ -191,18 +191,18 @@ impl Drop for Machine {
     }
 }
 
-/// Removes a control group with those below it; nothing runs in them any more.
+/// Removes a control group with those below it, in which no process runs any more.
 fn remove_groups(group: &Path) {
     for below in fs::read_dir(group).into_iter().flatten().flatten() {
         if below.file_type().is_ok_and(|it| it.is_dir()) {
             remove_groups(&below.path());
         }
     }
-    // Its own files go with it. One that stays harms nobody.
+    // Its own files go with it. A remaining group does no harm.
     let _ = fs::remove_dir(group);
 }
 
-/// Bytes that each link has received, by `hawser status` there.
+/// Returns the bytes that each link has received, by `hawser status` there.
 pub(super) fn carried(machine: &Machine) -> Vec<u64> {
     let status = machine.quietly("hawser status --json").unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();

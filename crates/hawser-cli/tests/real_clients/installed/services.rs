@@ -1,4 +1,4 @@
-//! The services under a real systemd: when they hang, and when links come and go.
+//! The services under a real systemd: when they hang, and when links appear and disappear.
 
 use super::machine::Machine;
 use crate::program::until;
@@ -9,7 +9,7 @@ fn a_service_that_hangs_is_started_again() {
         return;
     };
     machine.says(include_str!("prepare.sh"));
-    // Sooner than its unit says, so that nobody waits for half a minute.
+    // Sooner than in the unit, so that the test need not wait for half a minute.
     machine.says(
         "mkdir -p /etc/systemd/system/hawser-up.service.d
         printf '[Service]\\nWatchdogSec=5s\\nTimeoutAbortSec=2s\\n' \

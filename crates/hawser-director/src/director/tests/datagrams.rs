@@ -12,8 +12,8 @@ fn datagrams(director: &Rig) -> RigFlow {
     director.open(&decision, index("a"))
 }
 
-/// Reads the interface's counters of link a after half a second, in which it has carried so much
-/// more, sent and received.
+/// Reads the interface counters of link a after half a second in which it sent and received `more`
+/// bytes.
 fn read_counters(director: &Rig, total: &mut [ByteCount; 2], more: [u64; 2]) {
     director.advance(Duration::from_millis(500));
     for (total, more) in total.iter_mut().zip(more) {
@@ -22,7 +22,7 @@ fn read_counters(director: &Rig, total: &mut [ByteCount; 2], more: [u64; 2]) {
     director.handle_counters(&[(index("a"), *total)].into());
 }
 
-/// What link a was seen to send and to receive, in kbit/s.
+/// Returns the measured rates of link a, sent and received, in kbit/s.
 fn seen(director: &Rig) -> [u64; 2] {
     let link = &director.report().links[0];
     [link.up, link.down].map(|rate| rate.bits_per_second() / 1000)
@@ -57,7 +57,7 @@ fn what_an_interface_sends_beside_an_upload_is_no_rate_where_much_of_it_is_datag
         for turn in 0..20 {
             let sent = if turn < 10 { 0 } else { datagrams_sent };
             upload.moved(250_000, 0);
-            // The kernel's program tells of them half a second later.
+            // The kernel's program reports them half a second later.
             flow.moved(if turn == 10 { 0 } else { sent }, 0);
             read_counters(&director, &mut total, [250_000 + sent, 0]);
         }
@@ -65,8 +65,7 @@ fn what_an_interface_sends_beside_an_upload_is_no_rate_where_much_of_it_is_datag
     }
 }
 
-/// A call over link a, and the links in the order in which connections then try them that are to
-/// avoid calls.
+/// Opens a call over link a, and returns the order of links for connections that must avoid calls.
 fn call(director: &Rig, protocol: Protocol) -> (RigFlow, impl Fn() -> Vec<String>) {
     let set = |then| director.set_rule(rule(then));
     set(Action {

@@ -7,7 +7,7 @@ use super::super::*;
 use crate::story::TryState;
 use crate::testing::{Rig, RigFlow, index};
 
-/// Links a of 20 and b of 10 Mbit/s, and a session over both.
+/// Creates a director with links a of 20 and b of 10 Mbit/s, and a session over both.
 fn director(usage: GatewayUse) -> Rig {
     let director = Rig::new(ConnectionPolicy::Auto, Vec::new());
     director.set_gateway(usage);
@@ -41,7 +41,7 @@ fn to(address: &str) -> ConnectionRequest {
     }
 }
 
-/// No connection takes a metered link while another is there.
+/// Keeps connections off metered links while another link exists.
 fn keep_off_metered(director: &Rig) {
     let rule = Rule {
         then: Action {
@@ -53,7 +53,7 @@ fn keep_off_metered(director: &Rig) {
     director.set_rule(rule);
 }
 
-/// All connections are of one class.
+/// Puts all connections into one class.
 fn class(director: &Rig, class: Class) {
     let rule = Rule {
         source: Source::User,
@@ -73,7 +73,7 @@ fn way(director: &Rig, address: &str) -> By {
     }
 }
 
-/// What is decided of a connection that goes over the gateway.
+/// Returns the decision on a connection over the gateway.
 fn chosen(director: &Rig, request: &ConnectionRequest) -> GatewayDecision {
     match director.decide_way(request, false) {
         Decision::Gateway(decision) => decision,
@@ -84,7 +84,7 @@ fn chosen(director: &Rig, request: &ConnectionRequest) -> GatewayDecision {
 #[test]
 fn what_is_long_goes_by_the_gateway_and_what_is_short_or_heard_does_not() {
     let director = director(GatewayUse::Auto);
-    // Each is a site of its own.
+    // Each address is a site of its own.
     for (kind, address, expected) in [
         (Class::Bulk, "198.51.100.1", By::Gateway),
         (Class::Interactive, "198.51.100.2", By::Link),
@@ -109,7 +109,7 @@ fn a_site_sees_one_address_until_it_is_left_alone_for_ten_minutes() {
     assert_eq!(way(&director, "198.51.100.2"), By::Link);
     director.advance(Duration::from_secs(601));
     assert_eq!(way(&director, "198.51.100.1"), By::Link);
-    // Rules come before what was.
+    // Rules override the site's previous route.
     director.open_by_gateway(&decision).connected(Some(ms(40)));
     let rule = Rule {
         then: Action {
@@ -122,7 +122,7 @@ fn a_site_sees_one_address_until_it_is_left_alone_for_ten_minutes() {
     assert_eq!(way(&director, "198.51.100.1"), By::Link);
 }
 
-/// Carries so much down for some seconds, of what the session carries in all.
+/// Receives this many Mbit/s for some seconds, of the session's total.
 fn carry(director: &Rig, flow: &RigFlow, mbit: u64, session_mbit: u64) {
     let bytes = |mbit: u64| mbit * 62_500;
     let mut total = 0;
@@ -144,7 +144,7 @@ fn a_gateway_that_was_seen_to_carry_less_than_a_link_is_left_aside() {
     flow.connected(Some(ms(40)));
     carry(&director, &flow, 4, 4);
     drop(flow);
-    // Of the site it is known for itself; of the gateway, for any other.
+    // The rate counts for this site itself; for the gateway, it counts for any other site.
     assert_eq!(way(&director, "198.51.100.2"), By::Link);
     let report = director.report().gateway.unwrap();
     assert_eq!(report.down.bits_per_second() / 100_000, 40);
@@ -156,12 +156,12 @@ fn a_gateway_that_was_seen_to_carry_less_than_a_link_is_left_aside() {
 }
 
 #[test]
-fn what_was_reached_with_a_site_is_measured_gain() {
+fn the_rate_reached_with_a_site_counts_as_measured_gain() {
     let director = director(GatewayUse::Auto);
     class(&director, Class::Bulk);
     let origin = to("198.51.100.1");
-    // The server gives no more to anybody, which speaks for no way; others have it that the
-    // gateway does.
+    // The server gives no client more, which favours no route; other sites show that the gateway
+    // does.
     let decision = chosen(&director, &origin);
     let flow = director.open_by_gateway(&decision);
     flow.connected(Some(ms(40)));
@@ -177,18 +177,18 @@ fn a_burst_to_a_new_site_takes_one_way() {
     let director = director(GatewayUse::Auto);
     class(&director, Class::Bulk);
     assert_eq!(way(&director, "198.51.100.1"), By::Gateway);
-    // None of it has been answered yet.
+    // No connection of the burst has been answered yet.
     class(&director, Class::RealTime);
     assert_eq!(way(&director, "198.51.100.1"), By::Gateway);
     assert_eq!(way(&director, "198.51.100.2"), By::Link);
-    // What is answered in the end counts.
+    // The route that is finally answered counts.
     let decision = director.decide(&to("198.51.100.1"));
     director.open(&decision, index("a")).connected(Some(ms(20)));
     class(&director, Class::Bulk);
     assert_eq!(way(&director, "198.51.100.1"), By::Link);
 }
 
-/// The session has received a million bytes a second.
+/// Lets the session receive a million bytes a second.
 fn at_a_steady_rate(director: &Rig, flow: &RigFlow, looks: impl IntoIterator<Item = [u64; 2]>) {
     let began = director.now();
     for [seen, counted] in looks {
@@ -206,13 +206,13 @@ fn it_does_not_matter_when_a_session_is_looked_at_and_when_it_is_counted() {
     let decision = chosen(&director, &to("198.51.100.1"));
     let flow = director.open_by_gateway(&decision);
     flow.connected(None);
-    // Half a second before it is counted, then just before: one span has half as much again.
+    // Reports half a second before the count, then just before: one span is half as long again.
     let early = (1..10).map(|tick| [tick * 500 - 490, tick * 500]);
     let late = (10..20).map(|tick| [tick * 500 - 10, tick * 500]);
     at_a_steady_rate(&director, &flow, early.chain(late));
     let down = || director.report().gateway.unwrap().down.bits_per_second();
     assert_eq!(down(), 8_000_000);
-    // Counted twice of the same look.
+    // Two counts of the same report.
     director.advance(ms(10));
     director.handle_counters(&Default::default());
     assert_eq!(down(), 8_000_000);
@@ -234,7 +234,7 @@ fn what_goes_by_the_gateway_has_its_story() {
     assert_eq!(ended.route, TryRoute::Gateway);
     assert_eq!(ended.state, TryState::Ended);
     assert_eq!(ended.moved, [ByteCount::new(10), ByteCount::new(1000)]);
-    // The next one has another reason, and one that a rule gives away has that.
+    // The next decision has another reason, and so has one by a rule.
     let decision = chosen(&director, &to("198.51.100.1"));
     director.with(|it, _| it.tell_by_gateway(&decision));
     let kept = LeftTo::Gateway("others went to its site that way lately");
@@ -271,7 +271,7 @@ fn who_uses_a_gateway_otherwise_keeps_what_is_known_of_it() {
     class(&director, Class::Bulk);
     let decision = chosen(&director, &to("198.51.100.1"));
     assert!(!decision.waits_for_gateway);
-    // Nobody waits for what it does not take.
+    // A connection that does not use the gateway does not wait for it.
     director.set_gateway(GatewayUse::Always);
     let near = director.decide_way(&to("10.0.0.1"), true);
     assert!(matches!(near, Decision::Links(_)));
@@ -327,7 +327,7 @@ fn links_to_be_avoided_keep_off_the_gateway_wherever_there_are_any() {
     let director = director(GatewayUse::Always);
     keep_off_metered(&director);
     assert_eq!(way(&director, "198.51.100.1"), By::Gateway);
-    // One that is not there yet will be in the session.
+    // A link that does not exist yet will join the session later.
     for metered in ["b", "lte"] {
         director.set_link_rules(AllLinkRules {
             metered: vec![metered.to_owned()],
@@ -338,7 +338,7 @@ fn links_to_be_avoided_keep_off_the_gateway_wherever_there_are_any() {
 }
 
 #[test]
-fn links_that_no_session_may_take_keep_nobody_off_the_gateway() {
+fn links_that_no_session_may_take_keep_no_connection_off_the_gateway() {
     let wanted = vec!["a".to_owned()];
     let director = Rig::new(ConnectionPolicy::Auto, wanted);
     director.set_gateway(GatewayUse::Always);
@@ -368,9 +368,9 @@ fn links_in_reserve_add_nothing_to_a_session() {
     assert_eq!(way(&director, "198.51.100.2"), By::Link);
 }
 
-/// A rule by address says more of a name once it was looked up. Two judgements, one of the name and
-/// one of its address, once differed: the first one said link, and the second one, which was to
-/// choose the link, went past a rule that gives the address to the gateway.
+/// A rule by address adds to the judgement of a name once the name is resolved. Two judgements, one
+/// of the name and one of its address, once differed: the first chose a link, and the second, which
+/// had to choose the link, skipped a rule that gives the address to the gateway.
 #[test]
 fn a_name_whose_address_is_for_the_gateway_goes_there() {
     let director = director(GatewayUse::Never);
@@ -402,7 +402,7 @@ fn a_name_whose_address_is_for_the_gateway_goes_there() {
     request.remote = Some(remote);
     let decision = director.decide_way(&request, false);
     assert!(matches!(decision, Decision::Gateway(_)));
-    // Before a link is chosen for it, the name's connection has taken no turn of the policy.
+    // Before a link is chosen for it, the name's connection has not taken a turn of the policy.
     request.remote = Some("203.0.113.1".parse().unwrap());
     let decision = director.decide_way(&request, false);
     assert!(matches!(decision, Decision::Links(_)));

@@ -100,7 +100,7 @@ fn tries_on_several_links_and_a_second_decision_are_one_story() {
     let slow = open(&director, &decision, 1);
     let again = director.with(|it, now| it.decide_again(now, &origin(), &decision));
     director.advance(Duration::from_millis(250));
-    // Whatever is the third choice by now.
+    // The current third choice.
     let third = decision.candidates[2].link.index;
     let quick = director.open(&again, third);
     quick.connected(None);
@@ -166,7 +166,7 @@ fn what_the_policy_does_not_choose_is_told_of_as_well() {
         (Some(peer), 443)
     );
 
-    // The kernel's choice goes over the director's.
+    // The kernel's choice overrides the director's.
     let decision = director.decide(&origin());
     let demand = Demand {
         up: ByteCount::new(7),

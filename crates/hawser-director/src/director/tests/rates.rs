@@ -17,7 +17,7 @@ fn director(names: &[&str], routes: &[(&str, &str)]) -> Rig {
     director
 }
 
-/// What the links count for downwards, in kbit/s.
+/// Returns the effective rates of the links for receiving, in kbit/s.
 fn counts_for(director: &Rig) -> Vec<u64> {
     let links = director.report().links;
     let kilobits = |rate: Rate| rate.bits_per_second() / 1000;
@@ -82,7 +82,7 @@ fn what_one_run_has_learned_the_next_one_begins_with() {
     load_rates(&second, learned.clone());
     assert_eq!(counts_for(&second), [10_000, 12_000]);
     assert!(take_rates(&second).is_empty(), "it was not seen again");
-    // Elsewhere the name alone is known, which is worth half.
+    // In another network only the name is known, which halves the confidence.
     let elsewhere = director(&["b"], &[("b", "203.0.113.1")]);
     load_rates(&elsewhere, learned);
     let confidence = |director: &Rig| director.report().links.last().unwrap().confidence[1];

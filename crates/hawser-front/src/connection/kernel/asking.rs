@@ -1,4 +1,4 @@
-//! Links whose connections wait for their answer for too long.
+//! Tests links whose connections wait too long for their answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::KernelPlaces;
 use super::unanswered::Question;
 
 impl KernelPlaces {
-    /// Looks whether what waited is answered by now, and asks about links where answers are
+    /// Checks whether waiting connections have been answered, and tests links whose answers are
     /// overdue.
     pub(super) fn look(&mut self) -> Result<(), CaptureError> {
         let now = self.director.now();
@@ -21,10 +21,10 @@ impl KernelPlaces {
         if self.questions(now).is_empty() {
             return Ok(());
         }
-        // What came over the link last may tell of it.
+        // Bytes that arrived over the link most recently may settle the question.
         self.count()?;
         self.director.settle();
-        // What can't be asked makes room for the next.
+        // A connection that can't serve for a test makes room for the next.
         for _ in 0..MAX_ROUNDS {
             let questions = self.questions(now);
             if questions.is_empty() {
@@ -63,7 +63,7 @@ impl KernelPlaces {
         )
     }
 
-    /// Asks for the place over the link and over others, in the background.
+    /// Connects to the place over the link and over others, in the background.
     fn ask(&mut self, question: Question, now: Instant) {
         let decision = self.director.decide_untold(&question.request);
         self.try_again(&decision, question.remote);
@@ -72,10 +72,7 @@ impl KernelPlaces {
             return self.unanswered.pass_over(question.cookie, now);
         };
         self.unanswered.note_asked(question.link, now);
-        tracing::debug!(
-            link = it.link.name,
-            "nothing comes over a link where it is due"
-        );
+        tracing::debug!(link = it.link.name, "testing a link: an answer is overdue");
         let (via, link, patience) = (Arc::clone(&self.via), Arc::clone(&it.link), it.patience);
         self.asking.spawn(async move {
             let asked = (&*link, patience);
@@ -84,14 +81,14 @@ impl KernelPlaces {
         });
     }
 
-    /// Draws the conclusion from what was found.
+    /// Draws the conclusion from a test.
     pub(super) fn conclude(
         &mut self,
         question: &Question,
         found: Comparison,
     ) -> Result<(), CaptureError> {
         let link = question.link;
-        tracing::debug!(link = link.value(), ?found, "a link was asked");
+        tracing::debug!(link = link.value(), ?found, "tested a link");
         let now = self.director.now();
         self.unanswered.note_found(question, found, now);
         match found {
@@ -102,7 +99,7 @@ impl KernelPlaces {
             Comparison::Silent { waited, by, after } => {
                 self.director
                     .with(|director, now| director.handle_answer(now, by, Some(after)));
-                // Whatever has come over the link meanwhile is in its favour.
+                // Anything that has arrived over the link meanwhile is in its favour.
                 self.catch_up();
                 self.look_at(self.unanswered.on(link), self.director.now())?;
                 self.count()?;
@@ -116,7 +113,7 @@ impl KernelPlaces {
         Ok(())
     }
 
-    /// Tries a suspect link that is due for it, beside a connection to `remote`.
+    /// Retries a suspect link that is due for it, with a trial connection to `remote`.
     pub(super) fn try_again(&self, decision: &LinkDecision, remote: SocketAddr) {
         let leads = |link: &&Arc<Link>| {
             decision.route(remote.ip()) == Route::Links && leads_to(link, remote.is_ipv6())
@@ -127,5 +124,5 @@ impl KernelPlaces {
     }
 }
 
-/// Connections that can't be asked about are passed over so many at a time, for each link.
+/// Most connections of each link that one look passes over because they can't serve for a test.
 const MAX_ROUNDS: usize = 8;

@@ -1,4 +1,4 @@
-//! The links as the kernel's program is to see them.
+//! The links as the kernel's program sees them.
 
 use std::net::IpAddr;
 
@@ -10,9 +10,8 @@ pub(super) fn index(link: &LinkReport) -> LinkIndex {
     link.link.index
 }
 
-/// The links as the kernel's program is to see them: of those that lead to a family only the ones
-/// that are to be used before the others.
-/// None leads to a family that a VPN takes.
+/// Returns the links as the kernel's program sees them. For each address family, only the most
+/// preferred ones are usable. No link is usable for a family that a VPN takes.
 pub(super) fn entries(report: &DirectorReport) -> Vec<LinkEntry> {
     let links = &report.links;
     let [vpn4, vpn6] = report.tunnels.each_ref().map(Option::is_some);
@@ -51,7 +50,7 @@ pub(super) fn entries(report: &DirectorReport) -> Vec<LinkEntry> {
     links.iter().map(entry).collect()
 }
 
-/// Addresses for documentation, which no network has.
+/// Documentation addresses, which no network has.
 const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),

@@ -5,19 +5,19 @@ use hawser_types::{ByteCount, Instant};
 
 use super::super::Flow;
 
-/// A connection on both books.
+/// A connection that both the director and the kernel count.
 #[derive(Debug)]
 pub(super) struct KernelFlow {
     pub(super) flow: Flow,
-    /// What the director knows that it has moved.
+    /// Bytes that the director knows of.
     known: Bytes,
-    /// Until when that is known.
+    /// Time up to which those are known.
     told: Instant,
     /// Whether the director knows that it was answered.
     is_connected: bool,
-    /// Datagrams: the first that comes back is the answer.
+    /// Whether it is a flow of datagrams, whose first datagram back is the answer.
     is_datagrams: bool,
-    /// Since when the kernel knows nothing of it.
+    /// Time since which the kernel does not know the connection.
     missing: Option<Instant>,
 }
 
@@ -33,19 +33,19 @@ impl KernelFlow {
         }
     }
 
-    /// It was answered after so long, and this long ago. The kernel tells of it later, or only at
-    /// the end.
+    /// Records that it was answered after `after`, and this happened `ago`. The kernel reports an
+    /// answer late, or only at the end.
     pub(super) fn connected(&mut self, now: Instant, after: Duration, ago: Duration) {
         if !std::mem::replace(&mut self.is_connected, true) {
             self.flow.connected_since(Some(after), ago);
-            // Its beginning was heard of late, too.
+            // The beginning was reported late, too.
             self.told = self.told.min(now - ago);
         }
     }
 
-    /// Takes in how far it has come by what the kernel has just counted, and gives whether it goes
-    /// on. What the kernel has known nothing of for a while has ended, and the event that said so
-    /// was lost; it knows nothing of those either whose event is still to be read.
+    /// Takes in the kernel's latest count; returns whether the connection continues. A connection
+    /// that the kernel has not known for a while has ended, and its event was lost. The kernel also
+    /// does not know a connection whose event is still to be read.
     pub(super) fn goes_on(&mut self, progress: Option<CapturedProgress>, now: Instant) -> bool {
         let Some(progress) = progress else {
             return now.since(*self.missing.get_or_insert(now)) < GONE_FOR;
@@ -67,17 +67,17 @@ impl KernelFlow {
         self.moved(now, progress.moved);
     }
 
-    /// True for a TCP connection whose link is gone for good.
+    /// Returns whether it is a TCP connection whose link is gone for good.
     pub(super) fn is_stranded(&self) -> bool {
         !self.is_datagrams && self.flow.stranded().is_set()
     }
 
-    /// It has moved so much in all.
+    /// Records how much it has moved in all.
     pub(super) fn moved(&mut self, now: Instant, moved: Bytes) {
         let since = std::mem::replace(&mut self.told, now);
         let is_answered = self.is_datagrams && moved.down > ByteCount::ZERO;
         if is_answered && !std::mem::replace(&mut self.is_connected, true) {
-            // The time that the answer took says as much about the server as about the link.
+            // The time to the answer depends on the server as much as on the link.
             self.flow.connected_since(None, now.since(since));
         }
         if moved == self.known {
@@ -91,12 +91,12 @@ impl KernelFlow {
             more(moved.down, self.known.down),
         );
         if self.is_datagrams && down > ByteCount::ZERO {
-            // The kernel does not tell when the last of them came: it may have been right after the
-            // count before, and must not vouch for a link that has fallen silent since.
+            // The kernel does not report when the last datagram came. It may have been right after
+            // the previous count, and must not vouch for a link that has fallen silent since.
             self.flow.heard(since);
         }
         self.flow.moved_since(since, up, down);
-        // A socket that connects again counts from 0 again, and its end tells the sum.
+        // A socket that connects again counts from 0, and its end reports the sum.
         self.known.up = self.known.up.max(moved.up);
         self.known.down = self.known.down.max(moved.down);
     }

@@ -11,12 +11,12 @@ use tokio::task::JoinHandle;
 
 use super::entries::index;
 
-/// What is on the links themselves: those of which that is not known yet are not to be used.
+/// The networks on the links themselves. A link whose networks are not known yet is not used.
 ///
-/// Routes are listed beside everything else, since there may be many of them.
+/// Routes are listed in the background, since there may be many of them.
 #[derive(Debug, Default)]
 pub(super) struct NearNetworks {
-    /// The links of which it is known, as they were then.
+    /// Links whose networks are known, with their addresses then.
     known: Addresses,
     listing: Option<Listing>,
 }
@@ -26,19 +26,19 @@ pub(super) type Addresses = BTreeMap<LinkIndex, Vec<IpAddr>>;
 
 #[derive(Debug)]
 struct Listing {
-    /// The links that were there when it began.
+    /// The links that existed when the listing began.
     links: Addresses,
     found: JoinHandle<Option<Vec<IpNet>>>,
 }
 
 impl NearNetworks {
-    /// It is known what is on these links.
+    /// Records that the networks on these links are known.
     pub(super) fn know(&mut self, links: Addresses) {
         self.known = links;
     }
 
-    /// Takes links out of use of which nothing is known yet, and has that found out. Needs a tokio
-    /// runtime.
+    /// Takes links out of use whose networks are not known yet, and begins to list these. Needs a
+    /// tokio runtime.
     pub(super) fn hold_back(&mut self, entries: &mut [LinkEntry], report: &DirectorReport) {
         for entry in entries {
             if !self.known.contains_key(&entry.index) {
@@ -55,9 +55,8 @@ impl NearNetworks {
         }
     }
 
-    /// Waits until it has been found out, and gives the destinations that are to be left alone;
-    /// `None` where they could not be listed, and links are used all the same. Nothing is lost when
-    /// the future is dropped.
+    /// Waits for the listing to end, and returns the destinations to be left alone; `None` where
+    /// they could not be listed, and links are used all the same. Cancel safe.
     pub(super) async fn listed(&mut self) -> Option<Vec<IpNet>> {
         let Some(listing) = &mut self.listing else {
             return pending().await;
@@ -70,7 +69,7 @@ impl NearNetworks {
     }
 }
 
-/// The links there are.
+/// Returns the present links with their addresses.
 pub(super) fn addresses(report: &DirectorReport) -> Addresses {
     let links = report.links.iter();
     links
@@ -78,11 +77,11 @@ pub(super) fn addresses(report: &DirectorReport) -> Addresses {
         .collect()
 }
 
-/// Destinations that are left alone, as routes are now; `None`, and says so, where nobody tells.
+/// Lists the destinations to be left alone; `None`, and a log line, where that fails.
 pub(super) async fn list() -> Option<Vec<IpNet>> {
     let listed = particular_prefixes().await;
     listed
-        .inspect_err(|error| tracing::warn!(%error, "routes can't be listed now"))
+        .inspect_err(|error| tracing::warn!(%error, "can't list routes now"))
         .ok()
 }
 
@@ -96,7 +95,7 @@ mod tests {
     use super::super::entries::entries;
     use super::*;
 
-    /// The links that may be used.
+    /// Returns the links that may be used.
     fn usable(surroundings: &mut NearNetworks, director: &SharedDirector) -> Vec<String> {
         let report = director.report();
         let mut entries = entries(&report);
@@ -118,13 +117,13 @@ mod tests {
         assert!(surroundings.listed().await.is_some());
         assert_eq!(usable(&mut surroundings, &director), ["a", "b"]);
         assert!(surroundings.listing.is_none(), "once is enough");
-        // One that has gone is another when it comes back.
+        // A link that disappears and returns counts as a new one.
         director.set_links(&links[..1]);
         assert_eq!(usable(&mut surroundings, &director), ["a"]);
         director.set_links(&links);
         assert_eq!(usable(&mut surroundings, &director), ["a"]);
         assert!(surroundings.listed().await.is_some());
-        // With another address it goes on, and is looked at again.
+        // A link with another address stays in use, and is listed again.
         let moved = links.map(|link| Link {
             addresses: vec!["192.0.2.77".parse().unwrap()],
             ..link

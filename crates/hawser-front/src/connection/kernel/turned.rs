@@ -13,32 +13,32 @@ use crate::connection::Origin;
 
 /// Servers with which this host has sessions of its own.
 pub trait BondedServers: Send + Sync {
-    /// The addresses and ports to which connections go over such a session now.
+    /// Returns the addresses and ports to which connections go over such a session now.
     fn bonded(&self) -> Vec<SocketAddr>;
 
-    /// A connection of `origin` to `at` was placed on a link, any of which the rules in the kernel
-    /// had left to it.
+    /// Records that a connection of `origin` to `at` was placed on a link, where the kernel's rules
+    /// had left it all links.
     fn note_placed(&self, at: SocketAddr, origin: &Origin);
 }
 
-/// Destinations to which connections go by this process or nowhere.
+/// Destinations whose connections go through this process or nowhere.
 pub trait HeldDestinations: Send + Sync {
-    /// Their addresses and ports as they are now, port 0 for all, and the version of that list.
+    /// Returns their present addresses and ports, port 0 for all, and the version of that list.
     fn held(&self) -> (u64, Vec<SocketAddr>);
 
-    /// The version, which grows as addresses come to the list.
+    /// Returns the version, which grows as addresses are added to the list.
     fn versions(&self) -> watch::Receiver<u64>;
 
-    /// From now on connections to what the list of this version has come to this process.
+    /// Records that connections to the list of this version come to this process now.
     fn note_turned(&self, version: u64);
 }
 
-/// Has the kernel's program turn connections to such servers and destinations to this process.
+/// Has the kernel's program redirect connections to such servers and destinations to this process.
 #[derive(Default)]
 pub(super) struct Turned {
     servers: Option<Arc<dyn BondedServers>>,
     held: Option<Held>,
-    /// As the kernel knows them.
+    /// The lists that the kernel has.
     known: Known,
 }
 
@@ -54,14 +54,14 @@ struct Known {
 }
 
 impl Turned {
-    /// From now on for these servers.
+    /// Sets the servers.
     pub(super) fn turn_to(&mut self, servers: Arc<dyn BondedServers>) {
         self.servers = Some(servers);
     }
 
-    /// From now on for these destinations.
+    /// Sets the destinations.
     pub(super) fn hold(&mut self, destinations: Arc<dyn HeldDestinations>) {
-        // Nothing is turned yet, but it will be.
+        // Nothing is redirected yet, but it will be.
         destinations.note_turned(0);
         let mut versions = destinations.versions();
         versions.mark_changed();
@@ -71,7 +71,7 @@ impl Turned {
         });
     }
 
-    /// Waits until an address has come to the destinations that are held.
+    /// Waits until an address is added to the held destinations.
     pub(super) async fn changed(&mut self) {
         if let Some(held) = &mut self.held
             && held.versions.changed().await.is_ok()
@@ -81,8 +81,8 @@ impl Turned {
         std::future::pending().await
     }
 
-    /// Tells of a connection that might have gone over a session: one that goes straight, by TCP,
-    /// and over any link.
+    /// Reports a connection that could have gone over a session: a TCP connection that was placed
+    /// on a link and may use any link.
     pub(super) fn note_placed(&self, connection: &Connection) {
         let Some(servers) = &self.servers else {
             return;
@@ -90,7 +90,7 @@ impl Turned {
         if connection.link.is_none() || connection.udp || connection.has_named_links() {
             return;
         }
-        // The kernel's number, which is the process's own where it has no other one.
+        // The kernel's process number is the process's own only in the outermost namespace.
         let process = is_outermost().then_some(connection.process);
         let origin = Origin {
             program: Some(connection.program.clone()),
@@ -101,7 +101,7 @@ impl Turned {
         servers.note_placed(connection.remote, &origin);
     }
 
-    /// Tells the kernel's program, where something has changed.
+    /// Updates the kernel's program where something has changed.
     pub(super) fn refresh(&mut self, capture: &mut Capture) -> Result<(), CaptureError> {
         let servers = self.servers.as_ref();
         let bonded = servers.map(|it| it.bonded()).unwrap_or_default();

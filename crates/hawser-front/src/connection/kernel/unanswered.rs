@@ -7,27 +7,26 @@ use hawser_types::{Instant, LinkIndex};
 
 use super::super::trial::Comparison;
 
-/// Captured connections that have had no answer when they were last looked at, and what they ask of
-/// their links.
+/// Captured connections without an answer so far, and the tests of links that they cause.
 ///
-/// An answer that is overdue puts its link in question, unless something else has come over the
-/// link meanwhile: a packet may be lost. Questions are rare: two a second for a link and two at a
-/// time, and for a while none for places that did not answer over a link in question.
+/// An overdue answer puts its link in question, unless something else has arrived over the link
+/// meanwhile: a packet may be lost. Tests of a link are rare: two a second and two at a time. A
+/// place that did not answer over a link in question is left out for a while.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
-    /// By the sockets' cookies.
+    /// Waiting connections by their sockets' cookies.
     waiting: BTreeMap<u64, Waiting>,
-    /// The links that are asked about, or were lately.
+    /// Links that are being tested, or were lately.
     asked: BTreeMap<LinkIndex, Asked>,
-    /// Until when places are left alone that did not answer over a link that was asked about.
+    /// Places that did not answer a test, and until when they are left out.
     left_alone: BTreeMap<SocketAddr, Instant>,
 }
 
 #[derive(Debug)]
 struct Asked {
-    /// When it was last asked about.
+    /// When its last test began.
     at: Instant,
-    /// Questions without an answer yet.
+    /// Tests without a result yet.
     open: u32,
 }
 
@@ -41,24 +40,24 @@ struct Waiting {
     began: Option<Instant>,
     /// When to look at it again.
     look: Instant,
-    /// Until when its link is not asked about for its sake, since that can't be.
+    /// Until when it causes no test of its link, since it can't serve for one.
     passed_over: Option<Instant>,
 }
 
-/// Whether a link leads anywhere.
+/// A test of whether a link leads anywhere.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) link: LinkIndex,
-    /// A connection over it that waits for its answer.
+    /// A connection over the link that waits for its answer.
     pub(super) cookie: u64,
     pub(super) request: ConnectionRequest,
     pub(super) remote: SocketAddr,
-    /// Since when.
+    /// When the connection's first packet was sent.
     pub(super) since: Instant,
 }
 
 impl Unanswered {
-    /// A connection is about to be made.
+    /// Records a connection that is about to be made.
     pub(super) fn note(
         &mut self,
         cookie: u64,
@@ -78,7 +77,7 @@ impl Unanswered {
         self.waiting.insert(cookie, waiting);
     }
 
-    /// It was answered, or has ended.
+    /// Forgets a connection that was answered or has ended.
     pub(super) fn forget(&mut self, cookie: u64) {
         self.waiting.remove(&cookie);
     }
@@ -87,25 +86,25 @@ impl Unanswered {
         self.waiting.is_empty()
     }
 
-    /// The links that connections wait on.
+    /// Returns the links on which connections wait.
     pub(super) fn links(&self) -> impl Iterator<Item = LinkIndex> {
         self.waiting.values().map(|waiting| waiting.link)
     }
 
-    /// The connections that wait on `link`.
+    /// Returns the connections that wait on `link`.
     pub(super) fn on(&self, link: LinkIndex) -> Vec<u64> {
         let on_link = self.waiting.iter().filter(|(_, it)| it.link == link);
         on_link.map(|(cookie, _)| *cookie).collect()
     }
 
-    /// The connections to look at now.
+    /// Returns the connections to look at now.
     pub(super) fn due(&self, now: Instant) -> Vec<u64> {
         let due = self.waiting.iter().filter(|(_, it)| it.look <= now);
         due.map(|(cookie, _)| *cookie).collect()
     }
 
-    /// It still waits, as it has for so long. Those that have waited for long are looked at less
-    /// often.
+    /// Records that a connection has waited this long. A connection that has waited long is looked
+    /// at less often.
     pub(super) fn still_waits(&mut self, cookie: u64, waited: Duration, now: Instant) {
         if let Some(waiting) = self.waiting.get_mut(&cookie) {
             waiting.began = Some(now - waited);
@@ -113,7 +112,7 @@ impl Unanswered {
         }
     }
 
-    /// It has not sent anything. Some never will, such as those without a route.
+    /// Records that a connection has sent nothing. Some never will, such as those without a route.
     pub(super) fn has_not_begun(&mut self, cookie: u64, now: Instant) {
         let is_new = |it: &mut Waiting| now.since(it.noted) < GIVE_UP;
         if !self.waiting.get_mut(&cookie).is_some_and(is_new) {
@@ -121,8 +120,8 @@ impl Unanswered {
         }
     }
 
-    /// One connection for each link that is in question: its answer is overdue by the link's
-    /// `patience`, and nothing has come over the link since it began (`is_quiet`).
+    /// Returns one connection for each link in question: its answer is overdue by the link's
+    /// `patience`, and nothing has arrived over the link since it began (`is_quiet`).
     pub(super) fn questions(
         &self,
         now: Instant,
@@ -160,7 +159,7 @@ impl Unanswered {
         questions.into_values().collect()
     }
 
-    /// A question about the link begins.
+    /// Records that a test of the link begins.
     pub(super) fn note_asked(&mut self, link: LinkIndex, now: Instant) {
         self.asked
             .retain(|_, asked| asked.open > 0 || asked.is_held(now));
@@ -169,30 +168,30 @@ impl Unanswered {
         (asked.at, asked.open) = (now, asked.open + 1);
     }
 
-    /// It has ended.
+    /// Records the result of a test.
     pub(super) fn note_found(&mut self, question: &Question, found: Comparison, now: Instant) {
         if let Some(asked) = self.asked.get_mut(&question.link) {
             asked.open = asked.open.saturating_sub(1);
         }
-        // It may be this place alone that the link does not lead to, or nobody can reach.
+        // Perhaps the link fails to reach only this place, or no link reaches it.
         if !matches!(found, Comparison::Answers(_)) {
             self.leave_alone(question.remote, now);
         }
     }
 
-    /// One has ended, and nobody knows which.
+    /// Forgets all tests, because an unknown one has failed.
     pub(super) fn release_all(&mut self) {
         self.asked.clear();
     }
 
-    /// The connection's link can't be asked about for its sake: others on the link come first.
+    /// Records that a connection can't serve for a test of its link: others on the link come first.
     pub(super) fn pass_over(&mut self, cookie: u64, now: Instant) {
         if let Some(waiting) = self.waiting.get_mut(&cookie) {
             waiting.passed_over = Some(now + LEFT_ALONE_FOR);
         }
     }
 
-    /// The place has not answered over a link that was asked about.
+    /// Leaves a place out that has not answered over a link that was tested.
     fn leave_alone(&mut self, place: SocketAddr, now: Instant) {
         self.left_alone.retain(|_, until| now < *until);
         if self.left_alone.len() < MAX_LEFT_ALONE {
@@ -202,23 +201,23 @@ impl Unanswered {
 }
 
 impl Asked {
-    /// Whether the link is not to be asked about now.
+    /// Returns whether the link is not to be tested now.
     fn is_held(&self, now: Instant) -> bool {
         self.open >= MAX_OPEN || now.since(self.at) < ASK_EVERY
     }
 }
 
-/// How often what waits is looked at.
+/// Interval at which waiting connections are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A socket's first packet leaves in the call in which it was placed.
 const GIVE_UP: Duration = Duration::from_millis(500);
-/// A link is asked about so often at most. Each time costs the place a connection over two or three
-/// links, which are closed as soon as they stand.
+/// Least time between two tests of a link. Each costs the place a connection over two or three
+/// links, which are closed as soon as they are established.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// Of a link at a time: a place that answers on no link is asked for seconds, and another may tell
-/// sooner.
+/// Simultaneous tests of a link: a place that answers on no link takes seconds, and another may
+/// answer sooner.
 const MAX_OPEN: u32 = 2;
-/// As long as a place is left alone that has just shown what it can show.
+/// Time for which a place is left out after it has served for a test.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(10);
 const MAX_LEFT_ALONE: usize = 256;
 
@@ -236,7 +235,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, number], 80))
     }
 
-    /// A connection that was begun at `began` and still waits at `now`.
+    /// Adds a connection that began at `began` and still waits at `now`.
     fn wait(unanswered: &mut Unanswered, number: u8, began: u64, now: u64) {
         let to = (ConnectionRequest::default(), place(number));
         unanswered.note(number.into(), LINK, to, at(began));
@@ -244,13 +243,13 @@ mod tests {
         unanswered.still_waits(number.into(), waited, at(now));
     }
 
-    /// What there is to ask at `now`, where links were last heard at `heard`.
+    /// Returns the tests that are due at `now`, where links were last heard at `heard`.
     fn questions(unanswered: &Unanswered, now: u64, heard: u64) -> Vec<Question> {
         let patience = |_| Some(Duration::from_millis(100));
         unanswered.questions(at(now), patience, |_, since| at(heard) < since)
     }
 
-    /// The places that are to be asked for.
+    /// Returns the places of the tests that are due.
     fn asked(unanswered: &Unanswered, now: u64, heard: u64) -> Vec<SocketAddr> {
         let questions = questions(unanswered, now, heard).into_iter();
         questions.map(|question| question.remote).collect()
@@ -278,7 +277,7 @@ mod tests {
         unanswered.note_asked(LINK, at(610));
         assert_eq!(asked(&unanswered, 3000, 0), []);
         unanswered.note_found(&question, Comparison::Answers(Duration::ZERO), at(3000));
-        // Other links have questions of their own.
+        // Other links are tested independently.
         unanswered.note_asked(LinkIndex::new(8), at(3000));
         assert_eq!(asked(&unanswered, 3000, 0), [place(1)]);
         unanswered.note_asked(LINK, at(3000));
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_answers_nobody_does_not_hide_others() {
+    fn a_place_that_never_answers_does_not_hide_others() {
         let mut unanswered = Unanswered::default();
         wait(&mut unanswered, 1, 10, 50);
         unanswered.leave_alone(place(1), at(200));

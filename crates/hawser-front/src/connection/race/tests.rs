@@ -15,7 +15,7 @@ use crate::near::Surroundings;
 use crate::resolve::Resolve;
 use crate::transport::{ByteStream, ResetCode};
 
-/// What a link does with a connection.
+/// A link's response to a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Does {
     Answer(u64),
@@ -23,8 +23,8 @@ pub(crate) enum Does {
     Nothing,
 }
 
-/// Links that do as they are told, and the attempts on them with the milliseconds at which they
-/// began.
+/// Links that respond as they are told, and the attempts on them with the milliseconds at which
+/// they began.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     does: Arc<Mutex<Vec<(&'static str, Does)>>>,
@@ -112,7 +112,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Links by these names, all of which may be used.
+    /// Creates links with these names, all of which may be used.
     fn new(does: &[(&'static str, Does)]) -> Self {
         let director = SharedDirector::new(ConnectionPolicy::RoundRobin, Vec::new());
         let scripted = Scripted::new(does);
@@ -136,7 +136,7 @@ impl Bench {
         self.scripted.does.lock().unwrap().insert(0, (name, does));
     }
 
-    /// Dials, and says which link was taken and after how many milliseconds.
+    /// Dials; returns the link that was taken and the milliseconds that it took.
     async fn dial(&self, to: &str) -> Result<(String, u128), DialError> {
         let begun = Instant::now();
         let stream = dial(&self.dialer, to).await?;
@@ -199,7 +199,7 @@ async fn a_silent_link_is_raced_after_its_patience_and_left_out_once_it_is_suspe
 async fn a_slow_link_is_waited_for_as_long_as_it_carries_what_others_asked_for() {
     let bench = Bench::new(&[("a", Does::Answer(20)), ("b", Does::Answer(20))]);
     let busy = dial(&bench.dialer, PLACE).await.unwrap();
-    // Of 20 ms without the queue.
+    // A round trip takes 20 ms without the queue.
     for _ in 0..50 {
         busy.flow().unwrap().round_trip(Duration::from_secs(5));
     }
@@ -214,7 +214,7 @@ async fn a_slow_link_is_waited_for_as_long_as_it_carries_what_others_asked_for()
     assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)), "its turn");
     assert_eq!(bench.dial(PLACE).await, Ok(on("a", 4000)));
     assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)));
-    // Dropping the task's connection is its end, and the link is silent from then on.
+    // Dropping the task's connection ends it, and the link is silent from then on.
     carrying.abort();
     let waited = bench.dial(PLACE).await.unwrap();
     assert!(
@@ -234,7 +234,7 @@ async fn a_suspect_is_asked_beside_the_others_and_comes_back_when_it_answers() {
     assert_eq!(
         bench.dial(PLACE).await,
         Ok(on("b", 20)),
-        "nobody waits for the trial"
+        "the race does not wait for the trial"
     );
     let mut asked = bench.attempts();
     asked.sort();
@@ -242,7 +242,7 @@ async fn a_suspect_is_asked_beside_the_others_and_comes_back_when_it_answers() {
         asked.iter().map(|it| it.0.as_str()).collect::<Vec<_>>(),
         ["a", "b"]
     );
-    // Slower than the other, so that it never wins a race.
+    // Slower than the other link, so that it never wins a race.
     bench.set("a", Does::Answer(300));
     tokio::time::sleep(Duration::from_millis(2100)).await;
     bench.dial(PLACE).await.unwrap();
@@ -298,7 +298,7 @@ async fn what_is_caught_on_a_link_found_suspect_moves_over_at_once() {
     }
     let mut ended = caught.join_all().await;
     ended.sort_unstable();
-    // The first two that were caught have shown it by 290 ms; nobody waits any more after that.
+    // The first two attempts show it by 290 ms; later attempts do not wait any more.
     assert!(ended.iter().all(|at| *at <= 410), "{ended:?}");
 }
 
@@ -330,7 +330,7 @@ async fn a_destination_that_refuses_is_refused_and_speaks_for_the_links() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_answers_nobody_speaks_against_no_link() {
+async fn a_place_that_never_answers_speaks_against_no_link() {
     let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Nothing)]);
     for _ in 0..3 {
         assert_eq!(bench.dial(PLACE).await, Err(DialError::TimedOut));
@@ -398,7 +398,7 @@ async fn a_connection_that_is_given_up_leaves_nothing_behind() {
     assert!(report.links.iter().all(|it| it.load.connections == 0));
 }
 
-/// Rules by which these links are never used.
+/// Returns rules by which these links are never used.
 fn never(names: &[&str]) -> AllLinkRules {
     use hawser_sched::rules::LinkRules;
     use hawser_types::{LimitedBy, Permission};
@@ -415,7 +415,7 @@ fn never(names: &[&str]) -> AllLinkRules {
     }
 }
 
-/// Dials, and changes something after 50 ms; says how long it took.
+/// Dials, and changes something after 50 ms; returns how long the dial took.
 async fn dial_while(bench: &Bench, change: impl FnOnce(&SharedDirector)) -> (String, u128) {
     let change = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -482,7 +482,7 @@ async fn what_is_forbidden_everywhere_meanwhile_has_no_way() {
     assert_eq!(dialed, Err(DialError::NetworkUnreachable));
 }
 
-/// What changes after the decision and before the first attempt.
+/// Dials with a change after the decision and before the first attempt.
 async fn dial_after(bench: &Bench, change: impl FnOnce(&SharedDirector)) -> Option<LinkIndex> {
     let to: Destination = PLACE.parse().unwrap();
     let addresses = bench.dialer.resolve(&to).await.unwrap();

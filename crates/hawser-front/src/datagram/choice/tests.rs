@@ -10,11 +10,11 @@ use hawser_types::{ByteCount, LinkIndex};
 use super::*;
 use crate::near::tests::Home;
 
-/// Ports that take everything, and write it down.
+/// Ports that take and record every datagram.
 #[derive(Clone, Default)]
 struct Fake {
     sent: Arc<Mutex<Vec<Sent>>>,
-    /// Where calls go.
+    /// Destinations of calls.
     calls: Arc<Mutex<Vec<String>>>,
     fails: Option<DialError>,
 }
@@ -46,7 +46,7 @@ impl DatagramPort for Fake {
     }
 }
 
-/// Where to, and what.
+/// Destination and payload.
 type Sent = (String, Vec<u8>);
 
 struct Scene {
@@ -73,7 +73,7 @@ fn session() -> SessionView {
     }
 }
 
-/// Where no link leads anywhere, so that a gateway that is weighed is always the better one.
+/// A scene without any link, so that a gateway always wins the comparison.
 fn scene(usage: GatewayUse) -> Scene {
     let gateway = Fake::default();
     let (direct, director, ports) = ports(usage, &gateway);
@@ -86,7 +86,7 @@ fn scene(usage: GatewayUse) -> Scene {
 }
 
 impl Scene {
-    /// By which way a datagram goes.
+    /// Returns the way that a datagram takes.
     async fn way(&mut self, to: &str) -> By {
         let to = to.parse().unwrap();
         assert!(self.port.send(&to, b"x"));
@@ -99,7 +99,7 @@ impl Scene {
         }
     }
 
-    /// Does what sending leaves to be done.
+    /// Polls the port, which completes the work of sending.
     async fn turn(&mut self) {
         let mut room = [0; 64];
         poll_fn(|cx| {
@@ -129,7 +129,7 @@ async fn what_is_near_goes_straight_as_connections_do() {
     for usage in GatewayUse::ALL {
         let mut scene = scene(usage);
         let own_loopback = match usage {
-            // The gateway's own, if it lets anybody there.
+            // The gateway's own loopback, if the gateway allows that.
             GatewayUse::Always => By::Gateway,
             GatewayUse::Auto | GatewayUse::Never => By::Link,
         };
@@ -140,7 +140,7 @@ async fn what_is_near_goes_straight_as_connections_do() {
         for (to, expected) in [
             (OUT_THERE, elsewhere),
             ("www.example.org:443", elsewhere),
-            // Not on the internet, and not near either: it may be behind the gateway.
+            // Neither on the internet nor near: it may be behind the gateway.
             ("192.168.1.1:53000", elsewhere),
             ("10.0.0.7:443", By::Link),
             ("127.0.0.1:443", own_loopback),
@@ -175,7 +175,7 @@ async fn a_flow_whose_session_is_gone_goes_straight_unless_the_gateway_is_waited
         assert_eq!(scene.way(OUT_THERE).await, By::Gateway);
         scene.director.set_session(None);
         assert_eq!(scene.way(OUT_THERE).await, expected);
-        // And keeps to that.
+        // The flow keeps its new way.
         scene.director.set_session(Some(session()));
         assert_eq!(scene.way(OUT_THERE).await, expected);
     }

@@ -15,21 +15,21 @@ use crate::datagram::{Books, PlaceFlows};
 /// One flow, on its link.
 #[derive(Debug)]
 pub(super) struct Flow<B> {
-    /// `None`: as the system's routes have it.
+    /// The flow's link. `None`: the system's routes decide.
     pub(super) link: Option<Arc<Link>>,
-    /// The links that it was on before, unanswered.
+    /// Links that the flow used before without an answer.
     pub(super) tried: Vec<LinkIndex>,
     books: B,
     used: Instant,
-    /// It was answered on its link.
+    /// The flow got an answer on its link.
     answered: bool,
-    /// What was sent since something was heard: since when, and how many datagrams.
+    /// Datagrams sent since the last one was received: time of the first, and their number.
     waits: Option<(Instant, u32)>,
-    /// There is no other link for it.
+    /// The flow has no other link to try.
     settled: bool,
 }
 
-/// The link that a flow is on.
+/// Returns the link that a flow is on.
 pub(super) fn link_of<B>(flow: &Flow<B>) -> Option<LinkIndex> {
     flow.link.as_ref().map(|link| link.index)
 }
@@ -61,9 +61,9 @@ impl<B: Books> Flow<B> {
         }
     }
 
-    /// True if no answer came although there was time. For a flow that never had an answer, twice
-    /// the time with each link that was tried before; one that was loses its place in the eyes of
-    /// the far end, so that it takes more.
+    /// True if the flow got no answer in time. Without any answer yet, the time doubles with each
+    /// link that was tried before. A flow that got answers waits longer: on another link the far
+    /// end would see it come from another address.
     pub(super) fn is_unanswered(&self, now: Instant, patience: Duration) -> bool {
         let Some((since, count)) = self.waits.filter(|_| !self.settled) else {
             return false;
@@ -76,12 +76,12 @@ impl<B: Books> Flow<B> {
         }
     }
 
-    /// True if something was sent since something was heard, and there may be another link.
+    /// True if the flow has sent since it last received, and there may be another link.
     pub(super) const fn waits(&self) -> bool {
         self.waits.is_some() && !self.settled
     }
 
-    /// Lets it stay where it is, answered or not: some flows go one way only.
+    /// Keeps the flow on its link even without answers: some flows are one-way.
     pub(super) const fn settle(&mut self) {
         self.settled = true;
     }
@@ -110,7 +110,7 @@ impl<B: Books> Flow<B> {
     }
 }
 
-/// All flows of a port, by where they go.
+/// All flows of a port, by destination.
 #[derive(Debug)]
 pub(super) struct Flows<B> {
     by_remote: BTreeMap<(IpAddr, u16), Flow<B>>,
@@ -129,12 +129,12 @@ impl<B: Books> Flows<B> {
         self.by_remote.contains_key(&key(remote))
     }
 
-    /// Takes a flow out; one that is not put back has ended.
+    /// Takes a flow out. A flow that is not put back has ended.
     pub(super) fn take(&mut self, remote: SocketAddr) -> Option<Flow<B>> {
         self.by_remote.remove(&key(remote))
     }
 
-    /// Puts a flow in. Beyond `limit` flows the one that was still for longest ends.
+    /// Puts a flow in. Beyond `limit` flows, the flow that has been idle longest is evicted.
     pub(super) fn insert(&mut self, remote: SocketAddr, flow: Flow<B>, limit: usize) {
         if self.by_remote.len() >= limit.max(1) {
             let stillest = self.by_remote.iter().min_by_key(|(_, flow)| flow.used);
@@ -145,7 +145,7 @@ impl<B: Books> Flows<B> {
         self.by_remote.insert(key(remote), flow);
     }
 
-    /// Books a datagram that came. `false`: it is from a host that the application has not sent to.
+    /// Counts a received datagram. `false`: the application has not sent to that host.
     ///
     /// Source: RFC 4787 §5, address-dependent filtering.
     pub(super) fn on_received(
@@ -186,7 +186,7 @@ const fn key(remote: SocketAddr) -> (IpAddr, u16) {
 }
 
 const MAX_DOUBLINGS: usize = 6;
-/// Longer than calls and games go without hearing from the far end …
+/// Longer than the silences of the far end in calls and games …
 const SILENCE: Duration = Duration::from_secs(3);
-/// … while they send at all often.
+/// … while the application sends frequently.
 const MANY: u32 = 8;

@@ -9,10 +9,10 @@ use hawser_net::bind::{ConnectError, DatagramSocket};
 use hawser_types::LinkIndex;
 use tokio::io::ReadBuf;
 
-/// What tells the sockets of a port apart.
+/// Identity of a socket within its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SocketKey {
-    /// `None`: as the system's routes have it.
+    /// The link. `None`: the system's routes decide.
     pub(super) link: Option<LinkIndex>,
     pub(super) source: Option<IpAddr>,
     pub(super) is_ipv6: bool,
@@ -21,7 +21,7 @@ pub(super) struct SocketKey {
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     open: BTreeMap<SocketKey, DatagramSocket>,
-    /// Who was heard last: the others go first.
+    /// The socket that received last: the next poll begins with the other sockets.
     heard: Option<SocketKey>,
 }
 
@@ -46,7 +46,7 @@ impl Sockets {
         self.open.retain(|key, _| is_used(key));
     }
 
-    /// The next datagram that came by any of them, and by which.
+    /// Receives the next datagram from any of the sockets; returns the socket, too.
     pub(super) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,

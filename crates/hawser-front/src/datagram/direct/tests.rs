@@ -10,14 +10,15 @@ use tokio::net::UdpSocket;
 use super::*;
 use crate::destination::HostName;
 
-/// Places flows on the loopback interface under one address after another, as if those were links.
+/// Places flows on the loopback interface with one source address after another, as if those were
+/// links.
 #[derive(Default)]
 struct Script {
     turn: AtomicUsize,
     /// Links that are gone, by their address.
     gone: Mutex<Vec<IpAddr>>,
     missed: Mutex<Vec<LinkIndex>>,
-    /// The first link of all is one that is not there.
+    /// The first link does not exist.
     begins_badly: bool,
     suspected: bool,
 }
@@ -91,7 +92,7 @@ async fn heard(server: &UdpSocket) -> (String, SocketAddr) {
     (String::from_utf8(bytes[..length].to_vec()).unwrap(), from)
 }
 
-/// Sends, and lets the port do what it can do at once.
+/// Sends, and polls the port once.
 fn send(port: &mut Box<dyn DatagramPort>, to: &Destination, payload: &[u8]) -> bool {
     let sent = port.send(to, payload);
     let mut bytes = [0; 64];
@@ -177,7 +178,7 @@ async fn a_link_that_fails_at_once_costs_no_datagram() {
 }
 
 #[tokio::test]
-async fn a_flow_that_nobody_answers_tries_each_link_once_and_then_stays() {
+async fn a_flow_without_any_answer_tries_each_link_once_and_then_stays() {
     let script = Arc::new(Script::default());
     let limits = DirectLimits {
         patience: Duration::ZERO,
@@ -196,7 +197,7 @@ async fn a_flow_that_nobody_answers_tries_each_link_once_and_then_stays() {
     };
     server.send_to(b"pong", from).await.unwrap();
     answer(&mut port).await;
-    // The first link is the one that did not answer.
+    // The first link is the one without an answer.
     assert_eq!(*script.missed.lock().unwrap(), [LinkIndex::new(1)]);
 }
 
@@ -221,14 +222,14 @@ async fn names_are_looked_up_once_and_what_waits_goes_out() {
     let mut port = open(&script, DirectLimits::default());
     let (server, destination) = server().await;
     let named = |name: &str| Destination::new(name.parse().unwrap(), destination.port);
-    assert!(port.send(&named("nobody.test"), b"lost"));
+    assert!(port.send(&named("missing.test"), b"lost"));
     assert!(port.send(&named("server.localhost"), b"one"));
     assert!(port.send(&named("server.localhost"), b"two"));
     for count in 3..=MAX_WAITING_OF_NAMES {
         assert!(port.send(&named("server.localhost"), format!("{count}").as_bytes()));
     }
     assert!(!port.send(&named("server.localhost"), b"too many"));
-    // Polling is what looks up.
+    // Polling runs the lookups.
     let answered = tokio::spawn(async move {
         let answer = answer(&mut port).await;
         (port, answer)
@@ -261,7 +262,7 @@ async fn beyond_the_limit_the_flow_that_was_still_for_longest_ends() {
         assert!(send(&mut port, &servers[turn].1, b"ping"));
         heard(&servers[turn].0).await;
     }
-    // The first kept its place, and with it its link; the second begins anew.
+    // The first flow kept its place and its link; the second begins anew.
     assert_eq!(script.turn.load(Ordering::Relaxed), 3);
     assert!(send(&mut port, &servers[0].1, b"ping"));
     assert_eq!(script.turn.load(Ordering::Relaxed), 3);
@@ -293,7 +294,7 @@ async fn an_asker_elsewhere_sends_nothing_to_this_machine_by_address_or_by_name(
             send(&mut port, destination, payload);
         }
     }
-    // The name is found by the next poll; nothing has gone out, and so nothing comes before this.
+    // The next poll finds the name; no datagram was sent, so none arrives before this one.
     send(&mut port, &to[2], b"again");
     assert!(send(&mut here, &destination, b"from here"));
     assert_eq!(heard(&server).await.0, "from here");
@@ -313,7 +314,7 @@ async fn a_name_of_the_internet_leads_no_datagram_to_this_machine() {
     let (rebound, own) = (named("rebind.test"), named("server.localhost"));
     assert!(port.send(&rebound, b"rebound"));
     assert!(port.send(&own, b"by an own name"));
-    // Polling is what looks up.
+    // Polling runs the lookups.
     let polling = tokio::spawn(async move { answer(&mut port).await });
     let (text, from) = heard(&server).await;
     assert_eq!(text, "by an own name");

@@ -20,11 +20,11 @@ use crate::this_machine::ThisMachine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FoundAddress {
     pub(super) ip: IpAddr,
-    /// It is reached as the system's routes have it.
+    /// The system's routes decide how the address is reached.
     pub(super) by_routes: bool,
 }
 
-/// Addresses that were found, and lookups with the datagrams that wait for them.
+/// Known addresses, and lookups with the datagrams that wait for them.
 pub(super) struct Addresses<P, R> {
     place: Arc<P>,
     resolver: Arc<R>,
@@ -44,13 +44,13 @@ impl<P: PlaceFlows, R: Resolve> Addresses<P, R> {
         }
     }
 
-    /// The ways to a host, if they were found lately.
+    /// Returns the addresses of a host, if they were found recently.
     pub(super) fn known(&self, host: &Host) -> Option<&[FoundAddress]> {
         let (at, ways) = self.found.get(host)?;
         (at.elapsed() < KEPT).then_some(ways)
     }
 
-    /// Looks for the ways to a host; the datagram waits. `false`: too many do.
+    /// Looks up the addresses of a host; the datagram waits. `false`: too many wait already.
     pub(super) fn look_up(&mut self, host: &Host, port: u16, payload: &[u8]) -> bool {
         let (place, resolver, machine) = (&self.place, &self.resolver, &self.machine);
         self.lookups.ask(host, port, payload, || {
@@ -59,12 +59,12 @@ impl<P: PlaceFlows, R: Resolve> Addresses<P, R> {
         })
     }
 
-    /// The next host whose ways are known now, and what has waited for them; what waited for a host
-    /// that was not found is lost.
+    /// Returns the next host whose lookup succeeded, and the datagrams that waited for it.
+    /// Datagrams for a host that was not found are lost.
     pub(super) fn poll_found(&mut self, cx: &mut Context<'_>) -> Poll<(Host, Vec<Waiting>)> {
         while let Poll::Ready((host, ways, waiting)) = self.lookups.poll_answered(cx) {
             if ways.is_empty() {
-                tracing::debug!(%host, "no address for datagrams");
+                tracing::debug!(%host, "no address found for datagrams");
                 continue;
             }
             if self.found.len() >= MAX_FOUND {
@@ -98,6 +98,6 @@ async fn find<P: PlaceFlows, R: Resolve>(
     join_all(ways).await
 }
 
-/// The system's resolver does not say how long an answer is good for.
+/// The system's resolver does not report a time to live.
 const KEPT: Duration = Duration::from_secs(60);
 const MAX_FOUND: usize = 256;

@@ -19,12 +19,12 @@ use crate::near::Surroundings;
 use crate::peer::{HeldPeers, PeerFinder, PeerSettings};
 use crate::resolve::SystemResolver;
 
-/// How a session answers.
+/// The response of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Opens,
     Refuses(DialError),
-    /// Never.
+    /// It never answers.
     Silent,
     /// There is no session.
     Nothing,
@@ -106,7 +106,7 @@ async fn scene(answer: Answer) -> Scene {
     scene_with(answer, false).await
 }
 
-/// The same where the user allows plain TCP or not.
+/// As [`scene`], where the user allows plain TCP or not.
 async fn scene_with(answer: Answer, may_fall_back: bool) -> Scene {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = listener.local_addr().unwrap();
@@ -156,7 +156,7 @@ async fn scene_with(answer: Answer, may_fall_back: bool) -> Scene {
 }
 
 impl Scene {
-    /// True if a connection is bonded; it is made in any case.
+    /// Connects, and returns whether the connection is bonded.
     async fn is_bonded(&self, destination: &str) -> bool {
         let destination = destination.parse().unwrap();
         match self.dialer.dial(&destination).await.unwrap() {
@@ -165,7 +165,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the peer is known, and a session with it was begun.
+    /// Waits until the peer is known and a session with it was begun.
     async fn found(&self) {
         let mut found = self.dialer.peers.as_ref().unwrap().finder().found();
         found.wait_for(|found| !found.is_empty()).await.unwrap();
@@ -183,11 +183,11 @@ async fn the_first_connection_is_direct_and_later_ones_are_bonded() {
     assert!(!scene.is_bonded(&named).await);
     scene.found().await;
     assert!(scene.is_bonded(&origin).await);
-    // Where the name has led to is known.
+    // The address of the name is known now.
     assert!(scene.is_bonded(&named).await);
 }
 
-/// A connection goes over a link because of `answer`, and the next one over the session.
+/// Checks that a connection goes over a link because of `answer`, and the next over the session.
 async fn is_used_again_after(answer: Answer) {
     let scene = scene(answer).await;
     let origin = scene.origin.to_string();
@@ -199,7 +199,7 @@ async fn is_used_again_after(answer: Answer) {
 }
 
 #[tokio::test]
-async fn a_peer_without_a_session_keeps_nobody_waiting() {
+async fn a_peer_without_a_session_keeps_no_connection_waiting() {
     is_used_again_after(Answer::Nothing).await;
 }
 
@@ -217,7 +217,7 @@ async fn what_fails_over_a_session_goes_over_a_link_and_the_peer_rests() {
     }
 }
 
-/// A peer that carried a connection, and answers so now.
+/// Returns a scene whose peer has carried a connection, and answers like this now.
 async fn carried_and_then(answer: Answer, may_fall_back: bool) -> Scene {
     let scene = scene_with(Answer::Opens, may_fall_back).await;
     let origin = scene.origin.to_string();
@@ -225,7 +225,7 @@ async fn carried_and_then(answer: Answer, may_fall_back: bool) -> Scene {
     scene.found().await;
     assert!(scene.is_bonded(&origin).await);
     *scene.sessions.answer.lock().unwrap() = answer;
-    // What waits in vain takes no time.
+    // Waiting in vain takes no real time.
     tokio::time::pause();
     scene
 }
@@ -244,7 +244,7 @@ async fn where_a_peer_carried_connections_its_silence_is_no_reason_for_plain_tcp
             };
             assert_eq!(dialed.err(), Some(refused), "{answer:?} {destination}");
         }
-        // It is the same peer when it answers again.
+        // The same peer is used when it answers again.
         *scene.sessions.answer.lock().unwrap() = Answer::Opens;
         assert!(scene.is_bonded(&scene.origin.to_string()).await);
         tokio::time::resume();
@@ -256,7 +256,7 @@ async fn while_a_peer_is_silent_one_connection_waits_for_it() {
     for may_fall_back in [false, true] {
         let scene = carried_and_then(Answer::Silent, may_fall_back).await;
         let destination = scene.origin.to_string().parse().unwrap();
-        // What becomes of the first is not asked: it makes the silence known.
+        // The outcome of the first dial does not matter: it reveals the silence.
         let _ = scene.dialer.dial(&destination).await;
         let mut waiting = Box::pin(scene.dialer.dial(&destination));
         assert!(poll_once(&mut waiting).await.is_none());
@@ -270,7 +270,7 @@ async fn while_a_peer_is_silent_one_connection_waits_for_it() {
             let waits = poll_once(&mut waiting).await.is_none();
             assert!(waits, "the one that waits was done before");
         }
-        // It answers: the others are the first that know.
+        // The peer answers again: new connections notice it first.
         *scene.sessions.answer.lock().unwrap() = Answer::Opens;
         assert!(scene.is_bonded(&scene.origin.to_string()).await);
         drop(waiting);

@@ -1,4 +1,4 @@
-//! Answers that serve again for a moment.
+//! A cache of answers for a short time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,18 +11,18 @@ use crate::transport::DialError;
 
 pub(super) type Answer = Result<Vec<IpAddr>, DialError>;
 
-/// Answers to lookups, until they are too old. The number is bounded: the one that would be too
-/// old first makes room.
+/// Answers to lookups, until they expire. Their number is bounded: the answer that would expire
+/// first is evicted.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     known: BTreeMap<HostName, (Instant, Answer)>,
-    /// The same by age.
+    /// The same answers by time of expiry.
     by_end: BTreeSet<(Instant, HostName)>,
 }
 
 impl Answers {
-    /// Remembers addresses, and that there are none. A resolver that does not answer says nothing
-    /// of the name.
+    /// Remembers addresses, and that a name does not exist. A resolver that does not answer says
+    /// nothing about the name.
     pub(super) fn note(&mut self, name: &HostName, answer: &Answer, now: Instant) {
         let kept = match answer {
             Ok(_) => FOUND_KEPT,
@@ -56,10 +56,10 @@ impl Answers {
     }
 }
 
-/// The system does not say how long an answer is good for. Names that are moved within seconds
-/// are given about this time by those who run them.
+/// The system does not report a time to live. Names that move within seconds usually have about
+/// this one.
 const FOUND_KEPT: Duration = Duration::from_secs(30);
-/// A name that is made now is found soon.
+/// Short, so that a new name is found soon.
 const NOT_FOUND_KEPT: Duration = Duration::from_secs(5);
 /// Up to 1 kB each.
 const MAX_KNOWN: usize = 4096;

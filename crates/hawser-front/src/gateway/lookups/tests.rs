@@ -5,7 +5,7 @@ use hawser_types::Budget;
 use super::super::client::{ClientLimits, Clients};
 use super::*;
 
-/// Answers at once, but for names that begin with `hang`; they hang for 30 s.
+/// Answers at once. Exception: names that begin with `hang` hang for 30 s.
 #[derive(Clone, Default)]
 struct Script {
     asked: Arc<AtomicUsize>,
@@ -58,7 +58,7 @@ impl Scene {
         Permit::new(place, &self.account).unwrap()
     }
 
-    /// A client asks for so many names that hang, and all of that is begun.
+    /// A client asks for `names` names that hang. Returns when all lookups have begun.
     async fn hang(&self, client: ClientId, prefix: &str, names: usize) {
         for number in 0..names {
             let lookups = Arc::clone(&self.lookups);
@@ -89,14 +89,14 @@ fn found() -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_hang_delay_nobody_but_the_client_that_asks_for_them() {
+async fn names_that_hang_delay_only_the_client_that_asks_for_them() {
     let scene = Scene::new();
     scene.hang(client(1), "a", 140).await;
     assert_eq!(scene.running(), LOOKUPS_OF_CLIENT);
     let begun = Instant::now();
     assert_eq!(scene.ask(client(2), "quick.example").await, found());
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    // Nor does a name that waits behind them, asked for by another.
+    // A name that waits behind them does not delay another client that asks for it, either.
     let (own, others) = tokio::join!(
         scene.ask(client(1), "later.example"),
         scene.ask(client(2), "later.example"),
@@ -128,7 +128,7 @@ async fn equal_lookups_are_one_and_its_answer_is_remembered() {
     scene.hang(client(2), "a", 1).await;
     scene.hang(client(3), "a", 1).await;
     assert_eq!((scene.running(), scene.asked()), (1, 1));
-    // It is of use although nobody has waited to its end.
+    // The answer is cached although no client waited until the end.
     tokio::time::sleep(HANGS).await;
     assert_eq!(scene.ask(client(4), "hang-a-0.example").await, found());
     assert_eq!(scene.asked(), 0);

@@ -15,7 +15,7 @@ fn inbound() -> Inbound {
     )
 }
 
-/// A packet of IPv4, of which `fragment` are the flags and the offset.
+/// Returns an IPv4 packet. `fragment`: its flags and fragment offset.
 fn fragment(from: [u8; 4], to: [u8; 4], protocol: u8, fragment: u16, transport: &[u8]) -> Bytes {
     let length = (20 + transport.len()) as u16;
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];
@@ -31,7 +31,7 @@ fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, transport: &[u8]) -> Bytes {
     fragment(from, to, protocol, 0, transport)
 }
 
-/// The beginning of a segment or a datagram.
+/// Returns the beginning of a segment or a datagram.
 fn between(from: u16, to: u16) -> [u8; 20] {
     let mut header = [0; 20];
     header[..2].copy_from_slice(&from.to_be_bytes());
@@ -60,7 +60,7 @@ fn only_what_was_begun_here_comes_back() {
         let others = packet([192, 0, 2, 8], HERE, protocol, &between(443, 5000));
         assert!(!is_taken(&inbound, others));
     }
-    // A protocol without ports, by its addresses.
+    // A flow of a protocol without ports is identified by its addresses.
     assert!(!is_taken(&inbound, packet(THERE, HERE, 47, &[0; 4])));
     inbound.note(&[packet(HERE, THERE, 47, &[1; 4])]);
     assert!(is_taken(&inbound, packet(THERE, HERE, 47, &[0; 4])));
@@ -88,7 +88,7 @@ fn no_packet_of_the_gateway_tells_the_kernel_how_to_send() {
     assert!(!is_taken(&open, v6("fe80::1", 128)));
 }
 
-/// A message of ICMPv6 from an address to the client.
+/// Returns an ICMPv6 message from an address to the client.
 fn v6(from: &str, kind: u8) -> Bytes {
     let [from, to] = [from, "fd48::2"].map(|it| it.parse::<Ipv6Addr>().unwrap().octets());
     let head = [0x60, 0, 0, 0, 0, 8, ICMPV6, 255];
@@ -128,14 +128,14 @@ fn pings_are_answered_to_who_asked_and_errors_come_through() {
     inbound.note(&[packet(HERE, THERE, ICMP, &[ECHO_V4, 0, 0, 0, 0, 9, 0, 1])]);
     assert!(is_taken(&inbound, icmp(REPLY_V4, 9)));
     assert!(!is_taken(&inbound, icmp(REPLY_V4, 8)));
-    // A ping of this machine, although the same numbers were used; a redirect; a mask.
+    // A ping to this machine, although with the same numbers; a redirect; an address mask request.
     for kind in [ECHO_V4, 5, 17] {
         assert!(!is_taken(&inbound, icmp(kind, 9)), "{kind}");
     }
     for kind in ERRORS_V4 {
         assert!(is_taken(&inbound, icmp(*kind, 0)), "{kind}");
     }
-    // What this machine answers begins nothing.
+    // An echo reply of this machine begins no flow.
     inbound.note(&[packet(HERE, THERE, ICMP, &[REPLY_V4, 0, 0, 0, 0, 7, 0, 1])]);
     assert!(!is_taken(&inbound, icmp(REPLY_V4, 7)));
 }

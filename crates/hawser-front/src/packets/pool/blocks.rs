@@ -1,4 +1,4 @@
-//! Networks for hosts behind clients, which clients that are routers get beside their own address.
+//! Networks for hosts behind clients. A client that is a router gets one beside its own address.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,28 +12,28 @@ use tokio::time::Instant;
 use super::HostNetworks;
 use crate::gateway::ClientId;
 
-/// Where blocks lie in the networks of a pool. A block is a network of each family.
+/// Position of blocks in the networks of a pool. A block is one network of each family.
 ///
-/// Those of IPv4 are in the upper half of the pool's first 65,536 addresses, or behind these. Those
-/// of IPv6 are behind the first 65,536 addresses, one after the other.
+/// IPv4 blocks are in the upper half of the pool's first 65,536 addresses, or behind these. IPv6
+/// blocks are behind the first 65,536 addresses, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockPlaces {
     v4: Option<Ipv4Net>,
     v6: Option<Ipv6Net>,
-    /// The number of the first block's first address of IPv4.
+    /// Number of the first IPv4 address of the first block.
     base: u32,
     count: u32,
 }
 
-/// Who has which block.
+/// The owners of blocks.
 ///
-/// A client keeps its block until all are given, another one needs it, and it has rested: until
-/// then the kernel may know connections of the client's hosts, whose packets would reach those of
-/// the next one.
+/// A client keeps its block until all blocks are given, another client needs it, and it has rested.
+/// Before that, the kernel may remember connections of the client's hosts, and their packets would
+/// reach hosts of the next owner.
 #[derive(Debug)]
 pub(super) struct Blocks {
     given: BTreeMap<u32, Given>,
-    /// For how long nobody uses a block before another client has it.
+    /// How long a block must be unused before another client gets it.
     rest: Duration,
     /// Makes the places of new blocks unpredictable to clients, who choose their keys.
     places: RandomState,
@@ -47,14 +47,14 @@ struct Given {
 }
 
 impl BlockPlaces {
-    /// The places in a pool's networks; none in a small one.
+    /// Computes the positions in a pool's networks. A small pool has no blocks.
     pub(super) fn of(v4: Option<Ipv4Net>, v6: Option<Ipv6Net>) -> Self {
         let v6 = v6.filter(|net| net.prefix_len() <= 96);
         let (base, count) = match v4 {
             Some(net) if net.prefix_len() <= 22 => {
                 let size = 1_u64 << (32 - net.prefix_len());
                 let base = (size / 2).min(1 << 16);
-                // The last address of an IPv4 network is for all of it.
+                // The last address of an IPv4 network is its broadcast address.
                 let count = (size - base) / u64::from(V4_SIZE) - 1;
                 (base as u32, count.min(MAX_BLOCKS.into()) as u32)
             }
@@ -69,7 +69,7 @@ impl BlockPlaces {
         }
     }
 
-    /// The number from which on addresses of IPv4 are for hosts.
+    /// Returns the lowest number of an IPv4 address for hosts.
     pub(super) const fn base(&self) -> u32 {
         self.base
     }
@@ -79,7 +79,7 @@ impl BlockPlaces {
         block < self.count
     }
 
-    /// The networks of a block.
+    /// Returns the networks of a block.
     pub(super) fn networks(&self, block: u32) -> HostNetworks {
         let v4 = self.v4.and_then(|net| {
             let address = u32::from(net.network()) + self.numbers(block).start;
@@ -92,7 +92,7 @@ impl BlockPlaces {
         HostNetworks { v4, v6 }
     }
 
-    /// The block that an address is in.
+    /// Returns the block that an address is in.
     pub(super) fn block_of(&self, address: IpAddr) -> Option<u32> {
         let block = match address {
             IpAddr::V4(address) => {
@@ -107,7 +107,7 @@ impl BlockPlaces {
         self.has(block).then_some(block)
     }
 
-    /// The numbers of a block's addresses of IPv4.
+    /// Returns the numbers of a block's IPv4 addresses.
     fn numbers(&self, block: u32) -> Range<u32> {
         let first = self.base.saturating_add(block * V4_SIZE);
         first..first.saturating_add(V4_SIZE)
@@ -115,7 +115,7 @@ impl BlockPlaces {
 }
 
 impl Blocks {
-    /// Nobody has one yet. `rest`: for how long nobody uses a block before another client has it.
+    /// All blocks are free. `rest`: how long a block must be unused before another client gets it.
     pub(super) fn new(rest: Duration) -> Self {
         Self {
             given: BTreeMap::new(),
@@ -124,7 +124,7 @@ impl Blocks {
         }
     }
 
-    /// A client had this block in an earlier run, until a moment ago.
+    /// Restores a client's block from an earlier run. It counts as used until now.
     pub(super) fn remember(&mut self, now: Instant, client: ClientId, block: u32) {
         let is_new = self.of(client).is_none() && !self.given.contains_key(&block);
         if is_new {
@@ -132,14 +132,14 @@ impl Blocks {
         }
     }
 
-    /// The block that a client has.
+    /// Returns the block that a client has.
     pub(super) fn of(&self, client: ClientId) -> Option<u32> {
         let mut given = self.given.iter();
         let own = given.find(|(_, given)| given.owner == client)?;
         Some(*own.0)
     }
 
-    /// A tunnel of the client begins or ends.
+    /// Notes that a tunnel of the client begins or ends.
     pub(super) fn on_used(&mut self, now: Instant, client: ClientId) {
         let mut given = self.given.values_mut();
         if let Some(own) = given.find(|given| given.owner == client) {
@@ -147,9 +147,9 @@ impl Blocks {
         }
     }
 
-    /// Gives a client its block: the one that it has, else a free one, else the one that rests for
-    /// longest. `is_there`: a client has a tunnel. `is_free`: no single address of these numbers
-    /// was given.
+    /// Gives a client a block: the one that it has, else a free one, else the one that has rested
+    /// longest. `is_there`: whether a client has a tunnel. `is_free`: whether no single address of
+    /// these numbers was given.
     pub(super) fn give(
         &mut self,
         now: Instant,
@@ -171,7 +171,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// The block that nobody has used for longest, if that is long enough.
+    /// Returns the block that was unused for longest, if it has rested long enough.
     fn rested(&self, now: Instant, is_there: impl Fn(ClientId) -> bool) -> Option<u32> {
         let has_rested = |given: &Given| now.saturating_duration_since(given.used_at) >= self.rest;
         let given = self.given.iter();
@@ -186,9 +186,9 @@ impl Blocks {
     }
 }
 
-/// Addresses of IPv4 in a block: hosts are told apart by the last bits of their own addresses.
+/// Number of IPv4 addresses in a block: hosts differ in the last bits of their own addresses.
 const V4_SIZE: u32 = 64;
-/// Such bits of IPv6, where hosts choose them at random.
+/// Number of these bits in IPv6, where hosts choose them at random.
 const V6_BITS: u8 = 16;
 const MAX_BLOCKS: u32 = 512;
 
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// A client that is there asks for its block, whatever others have.
+    /// A connected client asks for its block; all other clients are connected, too.
     fn give(blocks: &mut Blocks, places: &BlockPlaces, client: ClientId) -> Option<u32> {
         blocks.give(Instant::now(), places, client, |_| true, |_| true)
     }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(give(&mut blocks, &places, client(1)), Some(given[1]));
         for (number, block) in (0..).zip(&given) {
             later.remember(Instant::now(), client(number), *block);
-            // What others are said to have is theirs still.
+            // A block that another client has already stays with that client.
             later.remember(Instant::now(), client(number + 100), *block);
         }
         for (number, block) in (0..).zip(&given) {
@@ -317,7 +317,7 @@ mod tests {
         let is_there = |it| it != client(3) && it != client(4);
         assert_eq!(ask(began + REST, &|_| true), None, "all are there");
         assert_eq!(ask(began + REST - Duration::from_secs(1), &is_there), None);
-        // The one that ended its tunnel first loses its own.
+        // The client that ended its tunnel first loses its block.
         blocks.on_used(began + Duration::from_secs(10), client(3));
         blocks.on_used(began + Duration::from_secs(9), client(4));
         let (third, fourth) = (blocks.of(client(3)), blocks.of(client(4)));

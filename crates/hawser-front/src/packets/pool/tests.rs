@@ -76,7 +76,7 @@ fn a_clients_own_address_stays_its_own() {
         (again.number, again.to_keep.is_some()),
         (granted.number, false)
     );
-    // The first one's end takes nothing from the second one.
+    // The end of the first tunnel does not release the second one's address.
     pool.release(Instant::now(), granted.number, 1);
     assert!(pool.leases.contains_key(&granted.number));
     pool.release(Instant::now(), granted.number, 2);
@@ -139,7 +139,7 @@ fn with_blocks() -> AddressPool {
     AddressPool::new(&nets(&["10.83.0.0/22", "fd48::/64"]), REST).unwrap()
 }
 
-/// A number of the pool that lies in a block.
+/// Returns a number of the pool that lies in a block.
 fn number_in(pool: &AddressPool, block: u32) -> u32 {
     let first = pool.networks.of_block(block).v4.unwrap().network();
     pool.networks.number(first.into()).unwrap()
@@ -148,7 +148,7 @@ fn number_in(pool: &AddressPool, block: u32) -> u32 {
 #[test]
 fn a_router_gets_a_block_for_its_hosts_that_no_single_address_is_in() {
     let mut pool = with_blocks();
-    // What was given when there were no blocks stays, and its block is not given.
+    // An address from before there were blocks stays, and its block is not given.
     let old = number_in(&pool, 3);
     pool.remember(Instant::now(), BOB, own(old));
     let mut given = BTreeSet::new();
@@ -167,7 +167,7 @@ fn a_router_gets_a_block_for_its_hosts_that_no_single_address_is_in() {
     for address in pool.addresses(old).addresses() {
         assert_eq!(places(&pool, address)[0], Place::Client(old));
     }
-    // A number between blocks that was had before is not given to a tunnel again.
+    // An earlier address that now lies in a block is not given to a tunnel again.
     let before = Wish {
         before: pool.addresses(old + 70),
         ..Wish::default()
@@ -202,7 +202,7 @@ fn what_is_a_clients_own_is_kept_over_a_restart() {
     let mut later = with_blocks();
     let now = Instant::now();
     later.remember(now, client(1), kept);
-    // Of another pool's addresses nothing is remembered.
+    // Addresses of another pool are not restored.
     let foreign = OwnAddresses {
         number: 5000,
         block: Some(7),
@@ -226,7 +226,7 @@ fn a_block_rests_before_another_client_has_it_also_over_a_restart() {
     let mut ask = |now, number| pool.grant(now, client(number), ROUTER, 0).unwrap();
     assert_eq!(ask(now(599), 7).block, None);
     assert_eq!(ask(now(600), 7).block, Some(0));
-    // Its tunnel ends, and another's has lasted until now.
+    // The owner's tunnel ends, while another client's tunnel has existed until now.
     let (own, third) = (ask(now(700), 7).number, ask(now(700), 3));
     pool.release(now(800), own, 0);
     pool.release(now(900), third.number, 0);

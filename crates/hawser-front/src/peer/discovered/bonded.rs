@@ -1,4 +1,4 @@
-//! The servers with which there are sessions.
+//! Servers with which sessions exist.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::connection::{BondedServers, Origin};
 use crate::peer::peers::may_use_all_links;
 
 impl DiscoveredServers {
-    /// Servers that were found and that sessions are begun with.
+    /// Returns the discovered servers with which sessions were begun.
     pub fn found(&self) -> Vec<FoundServer> {
         let running = self.shared.running();
         let begun = self.shared.pool.clients().into_keys();
@@ -44,17 +44,17 @@ impl BondedServers for DiscoveredServers {
 }
 
 impl Shared {
-    /// The pin of the server with which a session was begun, if it is still that key's.
+    /// Returns the pin of the server with which a session was begun, if it still has that key.
     fn pin_of(&self, (at, key): (SocketAddr, PublicKey)) -> Option<Pin> {
         self.pin(at).filter(|pin| pin.key == key)
     }
 
-    /// The servers to which connections go over sessions now.
+    /// Returns the servers that connections now reach over sessions.
     fn running(&self) -> Vec<Pin> {
         let clients = self.pool.clients().into_iter();
         let admitted = clients.filter(|(_, client)| client.is_admitted());
         let pins = admitted.filter_map(|(it, _)| self.pin_of(it));
-        // One that began on a connection to the service may not be known by a probe.
+        // A session that began on a connection to the service may have no probe result.
         let known = |pin: &Pin| self.finder.known(pin.at.ip());
         let is_its = |pin: &Pin| known(pin).is_none_or(|key| key == pin.key);
         let (now, servers) = (Instant::now(), self.lock());

@@ -1,8 +1,8 @@
 //! Sessions that begin on the connection whose handshake asked for a bond.
 //!
-//! The server has agreed, so its Hawser has the connection, on the port of the service. It becomes
-//! the first channel of a session, and what it was made for a stream there. So the first connection
-//! to a server that was never met goes over all links, without another one before it.
+//! The server has agreed, so its Hawser holds the connection, on the port of the service. The
+//! connection becomes the first channel of a session, and the application's data a stream in it. So
+//! the first connection to an unknown server goes over all links, without a preceding one.
 //!
 //! Source: BATCP §3.1.
 
@@ -32,19 +32,19 @@ use crate::destination::{Destination, Host};
 use crate::peer::peers::may_use_all_links;
 use crate::transport::{ByteStream as _, DialError, ResetCode};
 
-/// A connection that the server's Hawser has.
+/// A connection that the server's Hawser holds.
 struct TakenConnection {
     stream: TcpStream,
     link: LinkIndex,
     at: SocketAddr,
     hint: KeyHint,
-    /// When it was established, by the kernel's clock. Nothing was sent on it since.
+    /// Time at which it was established, by the kernel's clock. Nothing was sent on it since.
     since: KernelTime,
 }
 
 impl Shared {
-    /// Whether a connection to `destination` at `at` asks for a bond in its handshake. Where it
-    /// may go by a session alone, it does so even if the last one was of no use.
+    /// Returns whether a connection to `destination` at `at` asks for a bond in its handshake. If
+    /// it requires a session, it asks even though the last session was of no use.
     pub(super) fn asks_bond(
         &self,
         at: SocketAddr,
@@ -67,7 +67,7 @@ impl Shared {
         servers.takes_bonds(at, now) && (is_required || !servers.is_set_aside(at, now))
     }
 
-    /// What the server has said to a handshake that asked for one.
+    /// Returns the server's answer to a handshake that asked for a bond.
     pub(super) fn bond_answer<'a>(
         self: &'a Arc<Self>,
         socket: BorrowedFd<'_>,
@@ -92,7 +92,7 @@ impl Shared {
             .map_or(BondAnswer::None, BondAnswer::Taken)
     }
 
-    /// How the connection goes on; `None` where it is carried as it is.
+    /// Returns how the connection continues; `None` where it stays an ordinary connection.
     fn taken<'a>(
         self: &'a Arc<Self>,
         learnt: &Learnt,
@@ -125,8 +125,8 @@ impl Shared {
         })
     }
 
-    /// Opens a stream over a session that begins on this connection, or over the one that another
-    /// connection begins.
+    /// Opens a stream over a session that begins on this connection, or over the session that
+    /// another connection begins.
     async fn bond_on(
         self: &Arc<Self>,
         taken: TakenConnection,
@@ -143,7 +143,7 @@ impl Shared {
                 None => {
                     let begun = self.begin_on(taken).await;
                     if begun.is_none() {
-                        // It may be had by the port for strangers.
+                        // The port for hosts that have not enrolled may still give a session.
                         self.lock().note_no_bond(at, Instant::now());
                         self.look_for(at);
                     }
@@ -151,7 +151,7 @@ impl Shared {
                 }
             },
             Err(_) => {
-                // The server soon takes a connection that waits for one to the service.
+                // The server soon passes a connection that stays silent to the service.
                 taken.let_go();
                 drop(turn.lock().await);
                 self.hopeful(at)
@@ -228,11 +228,11 @@ impl Shared {
 /// A service's port, where Hawser takes further connections of a session as well.
 pub(super) struct ServicePort {
     at: SocketAddr,
-    /// Of the key that the server has proved there.
+    /// Hint of the key that the server has proved there.
     hint: KeyHint,
-    /// No handshake of this session's asks until then, since one had no answer.
+    /// Until then this session's handshakes do not ask, because one got no answer.
     silent_until: Mutex<Option<Instant>>,
-    /// Whose sessions have this port in turn.
+    /// The servers whose sessions hold this port; weak, since they own it in turn.
     servers: Weak<Shared>,
 }
 
@@ -256,7 +256,7 @@ impl SharedPort for ServicePort {
             return false;
         }
         match learnt.map(|learnt| learnt.outcome) {
-            // Behind one address there may be several hosts.
+            // Several hosts may share one address.
             Some(Outcome::Answered(answer))
                 if answer.bond && answer.offer.key_hint == Some(self.hint) =>
             {
@@ -265,7 +265,7 @@ impl SharedPort for ServicePort {
             Some(Outcome::Answered(answer)) if !answer.bond => {
                 servers.lock().note_bond_refused(self.at, now);
             }
-            // Other connections, over other links, may well have one.
+            // Only this session pauses: connections over other links may still get a bond.
             _ => *self.silent_until() = Some(now + ASIDE),
         }
         false
@@ -286,15 +286,15 @@ impl fmt::Debug for ServicePort {
 }
 
 impl TakenConnection {
-    /// Resets it. Nothing was sent on it, so nobody has begun anything there.
+    /// Resets the connection. Nothing was sent on it, so no service has begun work for it.
     fn let_go(mut self) {
         self.stream.reset(ResetCode::Aborted);
     }
 }
 
-/// Whether the server may soon take a connection for one to the service on which nothing was sent
-/// since then: nothing of Hawser's may be sent on it any more. The process may have had no turn for
-/// long.
+/// Returns whether the server may soon pass the connection to the service, because nothing was sent
+/// on it since `since`. Hawser may then send nothing of its own on it. The process may have been
+/// descheduled for long.
 fn is_stale(since: KernelTime) -> bool {
     kernel_time().since(since) > MAX_SILENCE
 }

@@ -1,4 +1,4 @@
-//! What is known of servers beside their keys.
+//! Knowledge about servers besides their keys.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub(super) struct Servers {
 
 #[derive(Debug)]
 struct Server {
-    /// When a connection to it went over a link that might have gone over a session.
+    /// Time of the last connection over a link that could have gone over a session.
     asked: Option<Instant>,
     /// Its handshake has said that it has Hawser.
     has_offered: bool,
@@ -26,7 +26,7 @@ struct Server {
     aside_until: Option<Instant>,
     /// Until then no handshake asks for a bond.
     no_bond_until: Option<Instant>,
-    /// The last pause after a handshake that was refused a bond.
+    /// The last pause after a refused bond.
     refused_for: Option<Duration>,
     problem: Option<Problem>,
 }
@@ -49,7 +49,7 @@ pub struct FoundServer {
 pub struct NotBonded {
     /// Its address and port.
     pub at: SocketAddr,
-    /// What is amiss.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -57,7 +57,7 @@ pub struct NotBonded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Another host, or an attacker, or a server that was set up anew.
+    /// The proved key differs: another host, an attacker, or a server that was set up anew.
     #[error("it proves the key {got}, and {pinned} is pinned")]
     OtherKey {
         /// The key that this host keeps.
@@ -68,7 +68,7 @@ pub enum Problem {
     /// The handshake names another key than the one that is pinned or was proved.
     #[error("its handshake speaks of another key")]
     OtherHint,
-    /// Its handshake had it before; something on the way may take it out.
+    /// Its handshake made an offer before; a middlebox may remove it.
     #[error("its handshake says nothing of Hawser any more")]
     NotOffered,
     /// The session is of no use for this port.
@@ -77,7 +77,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// How much it says of the server; the greater tells more.
+    /// Returns how much the problem reveals about the server; a greater weight reveals more.
     fn weight(&self) -> u8 {
         match self {
             Self::OtherKey { .. } => 3,
@@ -89,12 +89,12 @@ impl Problem {
 }
 
 impl Servers {
-    /// A connection to `at` goes over a link.
+    /// Records that a connection to `at` goes over a link.
     pub(super) fn note_asked(&mut self, at: SocketAddr, now: Instant) {
         self.server(at).asked = Some(now);
     }
 
-    /// The handshake has said that the server has Hawser, and which key it is going to prove.
+    /// Records an offer in a handshake: the server has Hawser and will prove the hinted key.
     pub(super) fn note_offer(&mut self, at: SocketAddr, hint: Option<KeyHint>) {
         let server = self.server(at);
         (server.has_offered, server.hint) = (true, hint);
@@ -103,7 +103,7 @@ impl Servers {
             .take_if(|problem| *problem == Problem::NotOffered);
     }
 
-    /// Whether the handshake has ever said that the server has Hawser.
+    /// Returns whether a handshake has ever said that the server has Hawser.
     pub(super) fn has_offered(&self, at: SocketAddr) -> bool {
         self.known.get(&at).is_some_and(|server| server.has_offered)
     }
@@ -112,7 +112,7 @@ impl Servers {
         self.known.get(&at)?.hint
     }
 
-    /// Those that connections went to over a link not long ago.
+    /// Returns the servers that connections reached over a link not long ago.
     pub(super) fn asked(&self, now: Instant) -> Vec<SocketAddr> {
         let known = self.known.keys();
         known
@@ -121,14 +121,14 @@ impl Servers {
             .collect()
     }
 
-    /// Whether a connection to `at` went over a link not long ago, so that a session with it is
-    /// worth beginning.
+    /// Returns whether a connection to `at` went over a link not long ago, so that a session with
+    /// it is worth beginning.
     pub(super) fn is_asked(&self, at: SocketAddr, now: Instant) -> bool {
         let asked = self.known.get(&at).and_then(|server| server.asked);
         asked.is_some_and(|asked| now.duration_since(asked) < WANTED_FOR)
     }
 
-    /// Connections to `at` go without a session for so long.
+    /// Has connections to `at` go without a session for `span`.
     pub(super) fn set_aside(&mut self, at: SocketAddr, span: Duration, now: Instant) {
         self.server(at).aside_until = Some(now + span);
     }
@@ -138,13 +138,14 @@ impl Servers {
         until.is_some_and(|until| now < until)
     }
 
-    /// No session began on a connection to the port itself, although the server has agreed.
+    /// Records that no session began on a connection to the port, although the server agreed.
     pub(super) fn note_no_bond(&mut self, at: SocketAddr, now: Instant) {
         self.server(at).no_bond_until = Some(now + ASIDE);
     }
 
-    /// The server has Hawser, and no bond for connections on the port itself. Each time that this
-    /// comes again costs a connection, so the pause grows. Several that asked at once are one time.
+    /// Records that the server has Hawser but refused a bond on the port itself. Each further
+    /// refusal costs a connection, so the pause grows. Refusals of simultaneous connections count
+    /// once.
     pub(super) fn note_bond_refused(&mut self, at: SocketAddr, now: Instant) {
         let server = self.server(at);
         if server.refused_for.is_some() && server.no_bond_until.is_some_and(|until| now < until) {
@@ -155,7 +156,7 @@ impl Servers {
         (server.refused_for, server.no_bond_until) = (Some(pause), Some(now + pause));
     }
 
-    /// A session began on a connection to the port itself, and carries a stream.
+    /// Records that a session began on a connection to the port itself and carries a stream.
     pub(super) fn note_bond(&mut self, at: SocketAddr) {
         let server = self.server(at);
         server.refused_for = None;
@@ -168,8 +169,8 @@ impl Servers {
         until.is_none_or(|until| until <= now)
     }
 
-    /// What is amiss with a server now; returns whether that is news. What says less than what is
-    /// known already is none, so that problems which come by turns are told once.
+    /// Stores the current problem of a server; returns whether it is news. Ignores a problem that
+    /// weighs less than the stored one, so that alternating problems are reported once.
     pub(super) fn set_problem(&mut self, at: SocketAddr, problem: Option<Problem>) -> bool {
         let weight = |problem: Option<Problem>| problem.as_ref().map(Problem::weight);
         match self.known.get_mut(&at) {
@@ -209,15 +210,15 @@ impl Servers {
     }
 }
 
-/// For so long after a connection a session is worth beginning.
+/// Time after a connection during which a session is worth beginning.
 const WANTED_FOR: Duration = Duration::from_secs(60);
-/// For so long connections go without a session that was of no use.
+/// Time for which connections go without a session that was of no use.
 pub(super) const ASIDE: Duration = Duration::from_secs(60);
 /// The same for a session that does not lead to the port at all.
 pub(super) const NOT_FRONTED: Duration = Duration::from_secs(600);
-/// The longest pause after handshakes that were refused a bond.
+/// The longest pause after refused bonds.
 const MAX_REFUSED_PAUSE: Duration = Duration::from_secs(3600);
-/// However many servers there are.
+/// Largest number of servers kept, however many there are.
 const MAX_SERVERS: usize = 1024;
 
 #[cfg(test)]
@@ -271,7 +272,7 @@ mod tests {
         assert!(!servers.is_set_aside(at(1), now));
         servers.note_bond_refused(at(1), now);
         assert!(servers.takes_bonds(at(1), now + ASIDE));
-        // One that has agreed and then failed is asked again in a minute.
+        // A server that agreed and then failed is asked again after a minute.
         servers.note_no_bond(at(1), now);
         assert!(!servers.takes_bonds(at(1), now) && servers.takes_bonds(at(1), now + ASIDE));
     }

@@ -1,4 +1,4 @@
-//! What is known of servers, and sessions with them.
+//! Knowledge about servers, and sessions with them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -30,28 +30,28 @@ use crate::peer::pool::SessionPool;
 use crate::resolve::SystemResolver;
 use crate::transport::{DialError, Dialer as _};
 
-/// What tasks and dialers of one set of servers share.
+/// State that the tasks and dialers of one set of servers share.
 pub(super) struct Shared {
     pub(super) finder: PeerFinder,
     pub(super) pins: Arc<PinStore>,
     pub(super) start: Box<StartSession>,
     pub(super) is_enrolled: Box<IsEnrolled>,
-    /// By the key with which a session was begun, too: a pin may end before its session does.
+    /// Keyed also by the server's key: a pin may end before its session does.
     pub(super) pool: SessionPool<(SocketAddr, PublicKey)>,
     pub(super) rules: watch::Receiver<Arc<RuleSet>>,
     pub(super) require_bonded: bool,
     pub(super) names: Names<SystemResolver>,
     pub(super) servers: Mutex<Servers>,
-    /// None where nobody listens to handshakes.
+    /// `None` where handshakes are not observed.
     pub(super) spoken: Option<Spoken>,
     pub(super) turns: Turns,
 }
 
-/// What can be asked of handshakes.
+/// Queries about handshakes.
 pub(super) struct Spoken {
-    /// Whether they say nothing at all of an address.
+    /// Whether handshakes with an address reveal nothing.
     pub(super) are_silent: Box<AreSilent>,
-    /// What that of one connected socket has shown that asked for a bond.
+    /// The result of the handshake of one connected socket that asked for a bond.
     pub(super) answers: Box<Answers>,
 }
 
@@ -70,27 +70,26 @@ impl Shared {
         Some(SocketAddr::new(address.to_canonical(), destination.port))
     }
 
-    /// What is pinned for an address and port of a host that this one has not enrolled with.
+    /// Returns the pin for an address and port of a host that this one has not enrolled with.
     pub(super) fn pin(&self, at: SocketAddr) -> Option<Pin> {
         let pin = self.pins.pin(at, UnixTime::now())?;
         (!(self.is_enrolled)(at.ip().to_canonical())).then_some(pin)
     }
 
-    /// Whether connections go over a session or nowhere. A key is proved by the address, so one
-    /// that is not confirmed says nothing of the port.
+    /// Returns whether connections must go over a session or be refused. The key is proved for the
+    /// address, so an unconfirmed pin says nothing about the port.
     pub(super) fn is_required(&self, pin: Pin) -> bool {
         self.require_bonded && pin.is_confirmed
     }
 
-    /// Has the server at `at` asked for its key where it may have Hawser, and a session with it
-    /// begun.
+    /// Asks the server at `at` for its key if it may have Hawser, and begins a session with it.
     pub(super) fn look_for(self: &Arc<Self>, at: SocketAddr) {
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         self.seek(at, self.may_have_it(at));
     }
 
-    /// The same for a connection that the kernel has placed. Where handshakes are not heard, a
-    /// probe for each such connection would be one for every destination of the machine.
+    /// Does the same for a connection that the kernel has placed. Where handshakes are not
+    /// observed, a probe for each such connection would probe every destination of the machine.
     pub(super) fn look_for_placed(self: &Arc<Self>, at: SocketAddr) {
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         self.seek(at, self.is_likely(at));
@@ -114,25 +113,25 @@ impl Shared {
         }
     }
 
-    /// Whether a probe of a server that connections go to is worth it. Where handshakes speak, a
-    /// destination that says nothing has no packet more than without Hawser.
+    /// Returns whether a server that connections reach is worth a probe. Where handshakes are
+    /// observed, a destination that makes no offer receives no more packets than without Hawser.
     pub(super) fn may_have_it(&self, at: SocketAddr) -> bool {
         self.spoken.is_none() || self.is_likely(at)
     }
 
-    /// Whether the server has said or shown that it has Hawser, or can't be heard.
+    /// Returns whether the server has shown that it has Hawser, or can't be observed.
     pub(super) fn is_likely(&self, at: SocketAddr) -> bool {
         let has_said_so = self.lock().has_offered(at);
         let spoken = self.spoken.as_ref();
         has_said_so || spoken.is_some_and(|it| (it.are_silent)(at.ip())) || self.pin(at).is_some()
     }
 
-    /// What the handshake of one connected socket has shown that asked for a bond.
+    /// Returns the result of the handshake of one connected socket that asked for a bond.
     pub(super) fn learnt(&self, socket: BorrowedFd<'_>) -> Option<Learnt> {
         (self.spoken.as_ref()?.answers)(socket)
     }
 
-    /// Whether the last handshake has named another key than the pinned one.
+    /// Returns whether the last handshake named another key than the pinned one.
     pub(super) fn is_hint_amiss(&self, at: SocketAddr) -> bool {
         let hint = self.lock().hint(at);
         let pin = self.pin(at);
@@ -159,14 +158,14 @@ impl Shared {
         }
     }
 
-    /// A session with the server at `at` that has proved the pinned key, or is about to, with that
-    /// pin.
+    /// Returns a session with the server at `at` that has proved the pinned key or is about to,
+    /// with that pin.
     pub(super) fn hopeful(&self, at: SocketAddr) -> Option<(Pin, BondDialer)> {
         let pin = self.pin(at)?;
         Some((pin, self.pool.hopeful(far(pin))?))
     }
 
-    /// Opens a stream over the session with a server, begun or not, and in no other way.
+    /// Opens a stream only over the session with a server; begins the session if there is none.
     pub(super) async fn dial_only(
         &self,
         pin: Pin,
@@ -195,7 +194,7 @@ impl Shared {
             Ok(stream) => {
                 self.pool.note_opened();
                 self.lock().set_problem(at, None);
-                // As long as the server wants, from now on.
+                // From now on, keep the pin as long as the server wants.
                 let wanted = <[u8; 4]>::try_from(stream.answer()).map_or(FIRST_PIN, |seconds| {
                     Duration::from_secs(u32::from_be_bytes(seconds).into())
                 });
@@ -204,7 +203,7 @@ impl Shared {
                     pins.confirm(at, pin.key, (now + wanted, now))
                 }));
             }
-            // The server is as it should be; nothing listens there.
+            // The server works; nothing listens on the port.
             Err(DialError::ConnectionRefused) => {}
             Err(error) => {
                 let is_fronted = *error != DialError::RefusedByPolicy;
@@ -221,13 +220,13 @@ impl Shared {
         dialed
     }
 
-    /// Why connections to a server go without a session.
+    /// Records and logs why connections to a server go without a session.
     pub(super) fn tell(&self, at: SocketAddr, problem: Problem) {
         if !self.lock().set_problem(at, Some(problem)) {
             return;
         }
         match problem {
-            // A server need not have all its ports for strangers.
+            // A server need not open all its ports to hosts that have not enrolled.
             Problem::Refused(_) => {
                 tracing::info!(server = %at, %problem, "not bonded with this server");
             }
@@ -240,13 +239,13 @@ impl Shared {
     }
 }
 
-/// The session with a server that has proved the pinned key.
+/// Returns the pool's key for the session with a server that has proved the pinned key.
 pub(super) fn far(pin: Pin) -> (SocketAddr, PublicKey) {
     (pin.at, pin.key)
 }
 
-/// Begins a session with the server at `at`, which has proved `key`, if it is the one that is
-/// pinned there or none is.
+/// Begins a session with the server at `at`, which has proved `key`, if that key or no key is
+/// pinned there.
 pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
     let hint = shared.lock().hint(at);
     if hint.is_some_and(|hint| hint != key.hint()) {
@@ -255,7 +254,7 @@ pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
     let is_amiss = shared.lock().is_set_aside(at, Instant::now());
     let pin = match shared.pins.pin(at, UnixTime::now()) {
         Some(pin) => pin,
-        // As a port that is not fronted.
+        // The server is set aside, as for a port that is not fronted.
         None if is_amiss => return,
         None => {
             let pins = Arc::clone(&shared.pins);
@@ -275,8 +274,8 @@ pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
     }
 }
 
-/// Changes the file of pins for the server at `at`, as `change` does at the present time. Returns
-/// what that returned; none where the file can't be changed, which is logged.
+/// Changes the pin file for the server at `at` with `change` at the present time. Returns the
+/// result of `change`; `None` where the file can't be changed, which is logged.
 pub(super) async fn change<T: Send + 'static>(
     at: SocketAddr,
     change: impl FnOnce(UnixTime) -> Result<T, StoreError> + Send + 'static,
@@ -284,12 +283,12 @@ pub(super) async fn change<T: Send + 'static>(
     match spawn_blocking(move || change(UnixTime::now())).await {
         Ok(Ok(changed)) => Some(changed),
         Ok(Err(error)) => {
-            tracing::warn!(server = %at, %error, "the file of servers' keys can't be changed");
+            tracing::warn!(server = %at, %error, "can't change the file of server keys");
             None
         }
         Err(_) => None,
     }
 }
 
-/// Until the server has said for how long.
+/// Lifetime of a pin until the server has named one.
 pub(super) const FIRST_PIN: Duration = Duration::from_secs(86_400);

@@ -25,8 +25,8 @@ use crate::own_ports::at_peer;
 use crate::peer::PeerSettings;
 use crate::transport::DialError;
 
-/// A server that everybody may use, which echoes what comes to one port and refuses others, and a
-/// host that looks for it.
+/// A server that admits every host, echoes on one port and refuses streams to others, and a host
+/// that looks for it.
 struct Scene {
     server: Arc<Gateway>,
     servers: DiscoveredServers,
@@ -34,10 +34,10 @@ struct Scene {
     rules: watch::Sender<Arc<RuleSet>>,
     folder: tempfile::TempDir,
     door: SocketAddr,
-    /// Nobody answers new sessions there.
+    /// Whether new connections to the door go unanswered.
     is_closed: Arc<AtomicBool>,
     answer: Arc<Mutex<Option<SynOption>>>,
-    /// For how long connections have said nothing when they are seen.
+    /// Time for which connections have been silent when they are seen.
     silence: Arc<Mutex<Duration>>,
 }
 
@@ -45,7 +45,7 @@ fn server_key() -> PublicKey {
     Identity::from_seed([7; 32]).public()
 }
 
-/// A service of the server that is fronted, or one that is not.
+/// Returns the address of a service of the server, fronted or not.
 fn service(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
@@ -59,7 +59,7 @@ fn offer(key: PublicKey) -> Option<Offer> {
     })
 }
 
-/// What the file says now.
+/// Reads the file of pins.
 fn pins(folder: &tempfile::TempDir) -> PinStore {
     let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
     PinStore::open(&dir).unwrap()
@@ -81,7 +81,7 @@ impl Scene {
         Self::with((pinned, require_bonded), true).await
     }
 
-    /// The same; handshakes are listened to, or not.
+    /// As `new`; `speaking` says whether handshakes are observed.
     async fn with((pinned, require_bonded): (Option<PublicKey>, bool), speaking: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let door = listener.local_addr().unwrap();
@@ -118,7 +118,7 @@ impl Scene {
             pins,
             start: Box::new(move |pin, identity, first| {
                 let to = if closed.load(Ordering::Relaxed) {
-                    NOBODY
+                    UNUSED
                 } else {
                     door
                 };
@@ -148,8 +148,8 @@ impl Scene {
         }
     }
 
-    /// The server's own port is closed, and its services' handshakes answer with *bond*, or
-    /// without.
+    /// Closes the server's own port, and has handshakes of its services answer with or without
+    /// *bond*.
     fn close(&self, bond: bool) {
         self.is_closed.store(true, Ordering::Relaxed);
         *self.answer.lock().unwrap() = offer(server_key()).map(|offer| SynOption {
@@ -159,7 +159,7 @@ impl Scene {
         });
     }
 
-    /// Connects to the service, whose handshake was asked for a bond.
+    /// Connects to the service with a handshake that asks for a bond.
     async fn connect_asking<'a>(&'a self, origin: &'a Origin) -> BondAnswer<'a, Bonded> {
         let stream = connect_tcp(self.door).await.unwrap();
         let to = service(PORT).into();
@@ -167,7 +167,7 @@ impl Scene {
     }
 
     /// Opens a stream over a session that begins on a connection to the service. On a busy machine
-    /// a connection may be silent for too long, and another one is made.
+    /// a connection may be silent for too long; then another one is made.
     async fn bond(&self, origin: &Origin) -> Bonded {
         let bonding = async {
             loop {
@@ -188,20 +188,20 @@ impl Scene {
         self.heard.send(Heard { to, offer }).await.unwrap();
     }
 
-    /// A connection to the service has gone over a link.
+    /// Notes that a connection to the service has gone over a link.
     fn look_for(&self, port: u16) {
         let at = service(port);
         self.servers.look_for(at, &at.into(), &Origin::default());
     }
 
-    /// Opens a stream to a service, where connections there go over a session.
+    /// Opens a stream to a service, if connections there go over a session.
     async fn dial(&self, port: u16) -> Option<Result<Bonded, DialError>> {
         let (destination, origin) = (service(port).into(), Origin::default());
         let way = self.servers.dial(&destination, &origin)?;
         Some(way.dialing.await)
     }
 
-    /// The same once there is a session.
+    /// Opens a stream as soon as there is a session.
     async fn dial_soon(&self, port: u16) -> Result<Bonded, DialError> {
         let dialing = async {
             loop {
@@ -218,7 +218,7 @@ impl Scene {
         Some(self.servers.not_bonded().first()?.problem)
     }
 
-    /// For how much longer the server's key is pinned.
+    /// Returns for how much longer the server's key is pinned.
     fn pinned_for(&self) -> Duration {
         let now = UnixTime::now();
         let pin = pins(&self.folder).pin(service(PORT), now);
@@ -282,14 +282,14 @@ async fn connections_to_a_server_that_says_it_has_hawser_go_over_a_session_with_
     let [session] = &scene.server.sessions(0)[..] else {
         panic!("one session");
     };
-    // With a key that nobody else has seen.
+    // The session uses a key that no other server has seen.
     let own = pins(&scene.folder).identity(service(PORT), UnixTime::now());
     assert_eq!(session.peer, own.unwrap().public());
     until("the server's wish is written down", || {
         scene.pinned_for() > Duration::from_secs(u64::from(WANTED) - 100)
     })
     .await;
-    // A port that is not for strangers goes as ever.
+    // Connections to a port that is not fronted go as usual.
     scene.look_for(22);
     let refused = scene.dial_soon(22).await;
     assert_eq!(refused.err(), Some(DialError::RefusedByPolicy));
@@ -322,12 +322,12 @@ async fn a_hint_of_another_key_ends_it_before_anything_is_begun() {
     let scene = Scene::new(Some(server_key()), false).await;
     scene.hear(offer(other)).await;
     until("it is told", || scene.problem() == Some(Problem::OtherHint)).await;
-    // Nor does the connection whose handshake that was have the server asked.
+    // The connection with that handshake does not have the server asked either.
     scene.look_for(PORT);
     let shared = &scene.servers.shared;
     assert!(shared.is_hint_amiss(service(PORT)));
     scene.hear(None).await;
-    // Which is told by now, since what is said is taken in by its order.
+    // Heard results are handled in order, so the missing offer is handled by now.
     let right = Heard {
         to: service(22),
         offer: offer(server_key()),
@@ -336,7 +336,7 @@ async fn a_hint_of_another_key_ends_it_before_anything_is_begun() {
     until("it is heard", || shared.lock().has_offered(service(22))).await;
     assert_eq!(scene.problem(), Some(Problem::OtherHint));
     assert_eq!(scene.server.counters().connections, 0);
-    // The hint of a server whose key nobody knows yet has to be that key's, too.
+    // The hint must match the key of a server that is not known yet, too.
     let scene = Scene::new(None, false).await;
     scene.look_for(PORT);
     scene.hear(offer(other)).await;
@@ -422,15 +422,18 @@ async fn where_a_session_is_required_the_first_connection_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_session_on_a_connection_takes_the_place_of_one_that_nobody_answers() {
+async fn a_session_on_a_connection_takes_the_place_of_one_without_an_answer() {
     let scene = Scene::new(Some(server_key()), true).await;
     scene.close(true);
     let (destination, origin) = (service(PORT).into(), Origin::default());
     let way = scene.servers.dial(&destination, &origin).unwrap();
     assert!(way.is_only_way);
     let mut waiting = way.dialing;
-    assert!((&mut waiting).now_or_never().is_none(), "nobody answers");
-    // Even if what was tried before was of no use.
+    assert!(
+        (&mut waiting).now_or_never().is_none(),
+        "nothing answers there"
+    );
+    // A session is required, so an earlier failure does not matter.
     scene.servers.note_overtaken(service(PORT));
     let asks = || {
         let at = service(PORT);
@@ -447,11 +450,11 @@ async fn a_session_on_a_connection_takes_the_place_of_one_that_nobody_answers() 
             .lock()
             .is_set_aside(service(PORT), Instant::now())
     );
-    // Another connection uses the same session, and lets its own go.
+    // Another connection uses the same session, and resets its own connection.
     drop(scene.bond(&origin).await);
     assert_eq!(scene.server.counters().sessions, 1);
     assert_eq!(scene.servers.opened(), 2);
-    // Without one, a port that answers without a bond is not asked for a while.
+    // Without a session, a port that answers without a bond is not asked for a while.
     scene.close(false);
     let refused = scene.connect_asking(&origin).await;
     assert!(matches!(refused, BondAnswer::Refused));
@@ -463,7 +466,7 @@ async fn a_connection_that_was_silent_for_too_long_is_reset_and_begins_nothing()
     let scene = Scene::new(None, false).await;
     scene.close(true);
     let origin = Origin::default();
-    // However quick this process is from then on.
+    // The connection is stale, however quick this process is from then on.
     *scene.silence.lock().unwrap() = Duration::from_millis(60);
     let BondAnswer::Taken(way) = scene.connect_asking(&origin).await else {
         panic!("the server has agreed");
@@ -487,7 +490,7 @@ async fn a_join_on_a_connection_that_was_silent_for_too_long_says_nothing_there(
     assert!(port.may_ask());
     *scene.silence.lock().unwrap() = Duration::ZERO;
     let taken = || port.has_taken(stream.as_fd());
-    // On a busy machine even that may be late.
+    // On a busy machine even this connection may be seen too late.
     until("one is soon enough", taken).await;
 }
 
@@ -513,7 +516,7 @@ async fn a_port_that_is_not_fronted_goes_as_ever_even_where_sessions_are_require
     let refused = timeout(Duration::from_secs(30), dialing).await.unwrap();
     assert_eq!(refused, Some(DialError::RefusedByPolicy));
     until("the pin is dropped", || pinned().is_none()).await;
-    // Nor does it come back while the port is left alone.
+    // The pin does not come back while the port is left alone.
     let key = scene.servers.shared.finder.known(service(22).ip()).unwrap();
     meet(Arc::clone(&scene.servers.shared), service(22), key).await;
     assert_eq!(pinned(), None);
@@ -528,7 +531,7 @@ async fn a_port_that_was_used_over_a_session_is_required_from_then_on() {
     scene.hear(offer(server_key())).await;
     drop(scene.dial_soon(PORT).await.unwrap());
     until("the pin is confirmed", || {
-        // In memory, where it is a moment later than in the file.
+        // Memory has the confirmation a moment later than the file.
         let pin = scene.servers.shared.pin(service(PORT));
         pin.is_some_and(|pin| pin.is_confirmed)
     })
@@ -551,7 +554,7 @@ async fn a_session_with_one_key_is_no_way_to_another_and_does_not_confirm_its_pi
     scene.hear(offer(server_key())).await;
     let runs = || shared.pool.running((at, server_key())).is_some();
     until("a session runs", runs).await;
-    // Its pin ends before it, and the port is another server's.
+    // The pin ends before the session, and the port belongs to another server.
     let other = Identity::from_seed([8; 32]).public();
     shared.pins.drop_unconfirmed(at, server_key()).unwrap();
     let span = (now + Duration::from_secs(60), now);
@@ -572,7 +575,7 @@ async fn a_host_that_this_one_has_enrolled_with_is_left_alone() {
     let scene = Scene::new(None, true).await;
     let (at, now) = (SocketAddr::new(ENROLLED, PORT), UnixTime::now());
     let (servers, origin) = (&scene.servers, Origin::default());
-    // From before it was enrolled with.
+    // This pin dates from before the enrolment.
     let span = (now + Duration::from_secs(60), now);
     servers.shared.pins.confirm(at, server_key(), span).unwrap();
     for at in [at, "[::ffff:127.0.0.2]:443".parse().unwrap()] {
@@ -587,11 +590,11 @@ async fn a_host_that_this_one_has_enrolled_with_is_left_alone() {
 }
 
 const PORT: u16 = 443;
-/// Where nobody listens.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 4)), 1);
-/// Of a host whose handshakes say nothing.
+/// An address where nothing listens.
+const UNUSED: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 4)), 1);
+/// The address of a host whose handshakes reveal nothing.
 const SILENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 3));
-/// Of a host that this one has enrolled with.
+/// The address of a host that this one has enrolled with.
 const ENROLLED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
 /// The time for which the server wants its key pinned, in seconds.
 const WANTED: u32 = 20 * 86_400;

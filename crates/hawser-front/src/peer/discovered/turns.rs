@@ -11,7 +11,7 @@ pub(super) struct Turns(Mutex<BTreeMap<SocketAddr, Turn>>);
 pub(super) type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Turns {
-    /// Whoever holds the lock has the turn.
+    /// Returns the lock for a server; its holder has the turn.
     pub(super) fn of(&self, at: SocketAddr) -> Turn {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);

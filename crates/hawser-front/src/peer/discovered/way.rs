@@ -11,21 +11,21 @@ use crate::transport::DialError;
 pub struct Discovered<'a, S> {
     /// The server's address and port.
     pub at: SocketAddr,
-    /// It may go no other way.
+    /// Whether the connection may go no other way.
     pub is_only_way: bool,
-    /// Time before it is tried over a link as well.
+    /// Time before a link is tried as well.
     pub head_start: Duration,
     /// Opens the stream.
     pub dialing: BoxFuture<'a, Result<S, DialError>>,
 }
 
-/// What a server has said to a handshake that asked for a bond.
+/// The server's answer to a handshake that asked for a bond.
 pub enum BondAnswer<'a, S> {
-    /// Nothing that is known: the connection is an ordinary one.
+    /// No answer is known: the connection is an ordinary one.
     None,
-    /// That it has Hawser and can have no bond now. With SYN cookies in force such a connection may
-    /// be nobody's there.
+    /// The server has Hawser and refuses a bond now. With SYN cookies in force, no process on the
+    /// server may hold such a connection.
     Refused,
-    /// Its Hawser has the connection, and this is how it goes on.
+    /// The server's Hawser holds the connection, which continues in this way.
     Taken(Discovered<'a, S>),
 }

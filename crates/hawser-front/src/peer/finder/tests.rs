@@ -28,18 +28,18 @@ fn address(n: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, n])
 }
 
-/// What listens on the reserved port.
+/// The kinds of listeners on the reserved port.
 #[derive(Clone, Copy)]
 enum Listener {
     Peer,
     Stranger,
-    /// Accepts everything, and says what a portal says.
+    /// Accepts every connection, and answers like a captive portal.
     Portal,
-    /// Accepts everything and never says anything.
+    /// Accepts every connection and never says anything.
     Silent,
 }
 
-/// Where such a one listens.
+/// Returns the address of a new listener of this kind.
 async fn listen(kind: Listener) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ async fn listen(kind: Listener) -> SocketAddr {
     address
 }
 
-/// Connects there, wherever it is to be connected to, and counts.
+/// Returns a connector that counts, and connects there whatever the address is.
 fn leading_to(place: SocketAddr, count: &Arc<AtomicUsize>) -> impl Connect<Stream = TcpStream> {
     let count = Arc::clone(count);
     move |to: SocketAddr| {
@@ -106,7 +106,7 @@ async fn a_peer_is_known_from_the_second_time_on() {
 }
 
 #[tokio::test]
-async fn nobody_else_is_taken_for_a_peer() {
+async fn no_other_listener_is_taken_for_a_peer() {
     for kind in [Listener::Stranger, Listener::Portal, Listener::Silent] {
         let count = Arc::default();
         let connect = leading_to(listen(kind).await, &count);

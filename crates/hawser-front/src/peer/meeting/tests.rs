@@ -15,7 +15,7 @@ use super::*;
 use crate::connection::{EarlyData, Origin};
 use crate::gateway::{ClientId, MeetingPlace};
 
-/// A gateway that lets its clients meet, and Bob, who may be met there by those in his book.
+/// A gateway that lets its clients meet, and Bob, who accepts meetings with hosts in his book.
 struct Scene {
     at: SocketAddr,
     gateway: PublicKey,
@@ -23,7 +23,7 @@ struct Scene {
     bob: Host,
 }
 
-/// A host that may be met.
+/// A host that accepts meetings.
 struct Host {
     key: PublicKey,
     book: Book,
@@ -67,7 +67,7 @@ impl Scene {
         scene
     }
 
-    /// Has a host say that it may be met.
+    /// Has a host announce that it accepts meetings.
     async fn until_it_may_be_met(&self, seed: u8, host: &Host) {
         let before = self.place.stats().hosts;
         let at_gateway = self.client(seed);
@@ -102,7 +102,7 @@ impl Scene {
         ThroughGateway::new(self.client(seed), self.bob.key)
     }
 
-    /// A client of Bob's that reaches him by the gateway.
+    /// A client of Bob's that reaches him through the gateway.
     fn client_of_bob(&self, seed: u8) -> Client {
         let config = ClientConfig {
             gateway: self.bob.key,
@@ -136,7 +136,7 @@ impl Host {
     }
 }
 
-/// Connects until that is refused.
+/// Connects until a connection is refused.
 async fn connect_all(way: &ThroughGateway) -> (Vec<TcpStream>, io::Error) {
     let mut open = Vec::new();
     loop {
@@ -222,12 +222,12 @@ async fn what_a_program_says_early_is_heard_before_its_stream_is_accepted() {
 async fn others_are_not_let_in_and_do_not_learn_who_is_there() {
     let scene = Scene::new(&[identity(3).public()]).await;
     let to_bob = soon(scene.way_to_bob(4).connect()).await.unwrap_err();
-    let nobody = ThroughGateway::new(scene.client(4), identity(9).public());
-    let to_nobody = soon(nobody.connect()).await.unwrap_err();
+    let unknown = ThroughGateway::new(scene.client(4), identity(9).public());
+    let to_unknown = soon(unknown.connect()).await.unwrap_err();
     assert_eq!(to_bob.to_string(), why(DialError::HostUnreachable));
-    assert_eq!(to_bob.to_string(), to_nobody.to_string());
+    assert_eq!(to_bob.to_string(), to_unknown.to_string());
     assert_eq!(scene.place.stats().bytes_up.as_u64(), 0);
-    // The gateway itself may name whom it likes: a key is proved at the door.
+    // The gateway may name any key: the caller must prove its key at the door.
     let config = ClientConfig {
         gateway: scene.bob.key,
         relay: Some(Arc::new(scene.way_to_bob(3))),
@@ -283,7 +283,7 @@ async fn a_client_says_so_many_times_that_it_may_be_met_and_no_more() {
     assert_eq!(refused, DialError::LimitReached);
 }
 
-/// One that holds places without a word is no reason for another one to wait.
+/// Silent callers that hold places do not make another caller wait.
 #[tokio::test]
 async fn callers_that_say_nothing_take_no_place_of_another_at_the_door() {
     let keys: Vec<PublicKey> = (3..8).map(|seed| identity(seed).public()).collect();
@@ -297,6 +297,6 @@ async fn callers_that_say_nothing_take_no_place_of_another_at_the_door() {
     soon(caller.admitted(Duration::from_secs(20)))
         .await
         .unwrap();
-    // Nobody had to go for it.
+    // No connection was closed to make room.
     assert_eq!(scene.bob.door.counters().limited, 0);
 }

@@ -1,4 +1,4 @@
-//! Which of the addresses that a host names are tried.
+//! Selects which of a host's named addresses are tried.
 
 use hawser_net::host_port::HostPort;
 use hawser_sip::sdp::Candidate;
@@ -6,8 +6,8 @@ use hawser_sip::sdp::Candidate;
 use crate::address::{Refusal, classify};
 
 /// Returns the addresses to try, the preferred ones first: those on the internet and in private
-/// networks. Two hosts in one house have only the latter in common, and whoever is in the book may
-/// have this host knock at one of its neighbours' ports, with a handshake that says nothing.
+/// networks. Two hosts in one house share only the latter. A host in the book can make this host
+/// connect to a neighbour's port, but only with a handshake that reveals nothing.
 pub(super) fn reachable(candidates: &[Candidate]) -> Vec<HostPort> {
     let mut sorted: Vec<&Candidate> = candidates.iter().collect();
     sorted.sort_by_key(|candidate| std::cmp::Reverse(candidate.priority));
@@ -31,7 +31,7 @@ pub(super) fn reachable(candidates: &[Candidate]) -> Vec<HostPort> {
     addresses
 }
 
-/// As many as a client tries.
+/// Most addresses that a client tries.
 const MAX_ADDRESSES: usize = 16;
 
 #[cfg(test)]

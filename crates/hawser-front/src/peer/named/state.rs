@@ -1,4 +1,4 @@
-//! What is known of each host that is known by name: where it is, and the session with it.
+//! The state of each host that is known by name: its addresses, and the sessions with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     pub(super) book: Book,
     pub(super) door: Arc<Gateway>,
     pub(super) offers: Arc<Offers>,
-    /// Told when a host was heard of, or a call is over.
+    /// Notified when a session begins, a host's addresses arrive or a call ends.
     pub(super) changed: watch::Sender<()>,
     starts: Starts,
     asks: mpsc::Sender<Ask>,
@@ -40,12 +40,12 @@ pub type StartClient = dyn Fn(PublicKey, Vec<HostPort>) -> Option<Arc<Client>> +
 /// Begins to connect through a gateway to the host with a key, where it can.
 pub type StartRelayed = dyn Fn(PublicKey) -> Option<Arc<Client>> + Send + Sync;
 
-/// How clients of others' doors are begun.
+/// Functions that begin clients of other hosts' doors.
 pub(super) struct Starts {
     pub(super) direct: Box<StartClient>,
-    /// Where a gateway may pass on what they say.
+    /// Begins a relayed client; `None` without a gateway to meet at.
     pub(super) relayed: Option<Box<StartRelayed>>,
-    /// Finds ways for UDP beside it.
+    /// Finds UDP paths beside a relayed session.
     pub(super) punching: Option<Arc<Punching>>,
 }
 
@@ -60,24 +60,24 @@ enum Route {
 
 /// A session that streams may go over.
 pub(super) enum Way {
-    /// One that this host has begun.
+    /// A session that this host has begun.
     Client(Arc<Client>),
-    /// One that the other has begun.
+    /// A session that the other host has begun.
     Door(Arc<Gateway>, PublicKey),
 }
 
 /// One host.
 #[derive(Default)]
 struct Peer {
-    /// Where it was when it said so last.
+    /// The addresses that it named last.
     addresses: Vec<HostPort>,
-    /// Straight ones come first.
+    /// Sessions with it; a direct one sorts before a relayed one.
     sessions: BTreeMap<Route, Running>,
     /// Connections that wait for a session.
     waiting: usize,
-    /// Why the last call came to nothing, and when.
+    /// Reason and time of the last failed call.
     problem: Option<(String, Instant)>,
-    /// Calls in a row that came to nothing.
+    /// Consecutive failed calls.
     failures: u32,
 }
 
@@ -85,10 +85,10 @@ struct Peer {
 struct Running {
     key: PublicKey,
     client: Arc<Client>,
-    /// When it was begun, or was last told of addresses.
+    /// When the client was begun, or last received addresses.
     begun: Instant,
     used: Instant,
-    /// Serve what the other host opens in it, and tell it of UDP.
+    /// Tasks that serve the other host's streams and tell it UDP addresses.
     tasks: Vec<AbortHandle>,
 }
 
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// A session with the host that runs now.
+    /// Returns a running session with the host.
     pub(super) fn way(&self, name: &HostNameAt) -> Option<Way> {
         let key = self.book.store().peer(name)?.key?;
         let clients = self.clients_of(name);
@@ -121,13 +121,13 @@ impl Shared {
         if self.door.is_connected(&key) {
             return Some(Way::Door(Arc::clone(&self.door), key));
         }
-        // Whether it lets this host in shows when a stream is opened.
+        // Only opening a stream shows whether the other host admits this one.
         let mut clients = clients.into_iter();
         clients.find(|it| it.is_connected()).map(Way::Client)
     }
 
-    /// A session for a stream that is about to be opened, which counts as use of the host's
-    /// sessions, however short it is.
+    /// Returns a session for a stream that is about to be opened. This counts as use of the host's
+    /// sessions, however short the stream is.
     pub(super) fn way_for_stream(&self, name: &HostNameAt) -> Option<Way> {
         if let Some(peer) = self.lock().get_mut(name) {
             let now = Instant::now();
@@ -136,7 +136,7 @@ impl Shared {
         self.way(name)
     }
 
-    /// The clients of its door, connected or not, the preferred one first.
+    /// Returns the clients of the host's door, connected or not, the preferred one first.
     pub(super) fn clients_of(&self, name: &HostNameAt) -> Vec<Arc<Client>> {
         let peers = self.lock();
         let running = peers
@@ -146,11 +146,11 @@ impl Shared {
         running.map(|it| Arc::clone(&it.client)).collect()
     }
 
-    /// Looks for the host on behalf of a connection, which counts until what is returned is
-    /// dropped.
+    /// Looks for the host on behalf of a connection, which counts as waiting until the returned
+    /// value is dropped.
     ///
     /// # Errors
-    /// When that came to nothing a moment ago.
+    /// If the last search failed a moment ago.
     pub(super) fn seek(self: &Arc<Self>, name: &HostNameAt) -> Result<Waiting, DialError> {
         let is_first;
         {
@@ -168,24 +168,24 @@ impl Shared {
             shared: Arc::clone(self),
             name: name.clone(),
         };
-        // Where it was known to be it may be still; the directory is asked besides.
+        // The host may still be at its last addresses; the directory is asked as well.
         self.start_client(name);
         if let Some(uri) = sip_uri(name).filter(|_| is_first) {
-            // A call without a session helps nobody: the other host may have started anew.
+            // A call without a session is useless: the other host may have restarted.
             let _ = self.asks.try_send(Ask::CallAnew(uri));
         }
         Ok(waiting)
     }
 
-    /// Calls the host, unless there is a call.
+    /// Calls the host, unless a call with it exists.
     pub(super) fn call(&self, name: &HostNameAt) {
         if let Some(uri) = sip_uri(name) {
-            // Where as many are waiting, it is asked for again.
+            // If the queue is full, the call is requested again later.
             let _ = self.asks.try_send(Ask::Call(uri));
         }
     }
 
-    /// Begins to connect to the host where it is known to be, unless that was begun.
+    /// Begins to connect to the host at its known addresses, unless that was begun already.
     pub(super) fn start_client(self: &Arc<Self>, name: &HostNameAt) {
         let Some(key) = self.book.store().peer(name).and_then(|peer| peer.key) else {
             return;
@@ -206,8 +206,8 @@ impl Shared {
         self.changed.send_replace(());
     }
 
-    /// Begins to connect to the host through the gateway, unless that was begun or can't be done.
-    /// Returns whether it has.
+    /// Begins to connect to the host through the gateway, unless that was begun already or is
+    /// impossible. Returns whether it has begun now.
     pub(super) fn start_relayed(self: &Arc<Self>, name: &HostNameAt) -> bool {
         let Some(key) = self.book.store().peer(name).and_then(|peer| peer.key) else {
             return false;
@@ -246,12 +246,12 @@ impl Shared {
         }
     }
 
-    /// What punching takes, where there is a gateway.
+    /// Returns the state for punching, where there is a gateway.
     pub(super) fn punching(&self) -> Option<&Arc<Punching>> {
         self.starts.punching.as_ref()
     }
 
-    /// The host can be reached at these addresses now.
+    /// Records that the host can be reached at these addresses now.
     pub(super) fn reached(self: &Arc<Self>, name: &HostNameAt, addresses: Vec<HostPort>) {
         let is_wanted = {
             let mut peers = self.lock();
@@ -265,7 +265,7 @@ impl Shared {
                 running.begun = Instant::now();
             }
             peer.addresses = addresses;
-            // A session through the gateway goes on until there is a straight one.
+            // A session through the gateway continues until a direct one exists.
             peer.waiting > 0 || peer.sessions.contains_key(&Route::Relayed)
         };
         if is_wanted {
@@ -274,7 +274,7 @@ impl Shared {
         self.changed.send_replace(());
     }
 
-    /// The call with the host is over. Returns after what time to call again, if that is wanted.
+    /// Records the end of the call with the host. Returns the pause before the next call.
     pub(super) fn ended(&self, name: &HostNameAt, problem: Option<String>) -> Duration {
         let pause = {
             let mut peers = self.lock();
@@ -289,7 +289,7 @@ impl Shared {
         pause.min(LONGEST_PAUSE)
     }
 
-    /// Why the host can't be reached, where nothing is left to hope for.
+    /// Returns why the host can't be reached, if no session with it is left to try.
     pub(super) fn problem(&self, name: &HostNameAt) -> Option<String> {
         let peers = self.lock();
         let peer = peers.get(name)?;
@@ -297,7 +297,7 @@ impl Shared {
         Some(problem.clone())
     }
 
-    /// What a connection waits for.
+    /// Describes what a connection waits for.
     pub(super) fn why_not_yet(&self, name: &HostNameAt) -> String {
         let peers = self.lock();
         let peer = peers.get(name);
@@ -316,7 +316,7 @@ impl Shared {
         };
         match problem(Route::Direct) {
             None => format!("{called}; {relayed}"),
-            Some(problem) => format!("{problem}; it does not come either; {relayed}"),
+            Some(problem) => format!("{problem}; it does not connect here either; {relayed}"),
         }
     }
 
@@ -339,8 +339,8 @@ impl Shared {
             .collect()
     }
 
-    /// Takes the clients that were not used for that long, and those of hosts that are in the book
-    /// no more, or have another key there.
+    /// Removes and returns the clients that were idle for that long, and those of hosts that left
+    /// the book or have another key in it.
     pub(super) fn take_unused(&self, idle: Duration) -> Vec<Arc<Client>> {
         let mut taken = Vec::new();
         let mut peers = self.lock();
@@ -353,7 +353,7 @@ impl Shared {
                 if peer.waiting > 0 || running.is_used() {
                     running.used = Instant::now();
                 }
-                // Nothing leads there straight, as it turned out.
+                // The attempt has shown that no direct way leads there.
                 let is_tried = running.begun.elapsed() > DIRECT_PATIENCE;
                 let is_vain = route == Route::Direct && is_relayed && is_tried;
                 let is_vain = is_vain && !running.client.is_connected();
@@ -367,14 +367,14 @@ impl Shared {
             let has_ended = before > 0 && peer.sessions.is_empty();
             let is_over = has_ended && !key.is_some_and(|key| self.door.is_connected(&key));
             if let Some(uri) = sip_uri(name).filter(|_| is_over) {
-                // It ends by itself otherwise.
+                // If the queue is full, the call ends by itself.
                 let _ = self.asks.try_send(Ask::HangUp(uri));
             }
         }
         peers.retain(|name, peer| {
             let is_known = self.book.store().peer(name).is_some();
             if !is_known && let Some(uri) = sip_uri(name) {
-                // Who is in the book no more is not told where this host moves.
+                // A host that has left the book must not learn where this host moves.
                 let _ = self.asks.try_send(Ask::HangUp(uri));
             }
             is_known || peer.waiting > 0 || !peer.sessions.is_empty()
@@ -388,7 +388,7 @@ impl Shared {
 }
 
 impl Running {
-    /// Whether a stream lives in it: each keeps the client, as this and its tasks do.
+    /// Whether a stream uses it: each stream holds the client, as this struct and its tasks do.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.client) > 1 + self.tasks.len()
     }
@@ -424,9 +424,9 @@ async fn serve(offers: Arc<Offers>, peer: PublicKey, client: Arc<Client>) {
 const NEEDS_GATEWAY: &str = "hosts that are both behind NAT need a gateway that both have enrolled \
      with, started with `hawser serve --meet`";
 const NO_ADDRESS: &str = "it names no address that could be tried";
-/// For so long a host is tried straight, beside a session with it through the gateway.
+/// Time for which a direct session is tried beside a session through the gateway.
 const DIRECT_PATIENCE: Duration = Duration::from_secs(10);
-/// For so long nobody asks again.
+/// Time for which a failed search is not repeated.
 const KEEP_PROBLEM: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Where this host's sockets are seen from outside.
+//! Outer addresses of this host's sockets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::bonded::{Purpose, open};
 use crate::connection::Origin;
 use crate::udp_addresses::{self, MAX_ADDRESSES};
 
-/// Asks the gateway.
+/// Asks the gateway for outer addresses.
 pub(super) struct Observer {
     pub(super) gateway: Arc<Client>,
     /// The machine's links, as they change.
@@ -32,8 +32,8 @@ struct OuterAddresses {
 }
 
 impl Observer {
-    /// Finds out where these sockets are seen, and keeps `seen` current, for as long as it is
-    /// polled.
+    /// Observes the outer addresses of these sockets, and keeps `seen` current, for as long as the
+    /// future is polled.
     pub(super) async fn observe(
         &self,
         sockets: &dyn Sockets,
@@ -41,13 +41,13 @@ impl Observer {
     ) {
         loop {
             if let Err(error) = self.observe_once(sockets, seen).await {
-                tracing::debug!(%error, "the gateway does not say where this host is seen");
+                tracing::debug!(%error, "the gateway does not report outer UDP addresses");
                 sleep(PAUSE).await;
             }
         }
     }
 
-    /// The same until the links change: what was seen before is of no use then.
+    /// Observes until the links change: addresses that were seen before are of no use then.
     async fn observe_once(
         &self,
         sockets: &dyn Sockets,
@@ -70,7 +70,7 @@ impl Observer {
                 seen.send_if_modified(|before| {
                     let is_news = *before != list;
                     if is_news {
-                        tracing::debug!(?list, "the gateway sees the UDP sockets there");
+                        tracing::debug!(?list, "the gateway reports outer UDP addresses");
                         *before = list;
                     }
                     is_news
@@ -88,7 +88,7 @@ impl Observer {
         tokio::select! {
             ended = hearing => ended,
             () = sending => Ok(()),
-            // The next stream goes to the session that has taken its place.
+            // The next stream goes to the session that replaces this one.
             () = session.superseded() => Ok(()),
             Ok(()) = links.changed() => Ok(()),
         }
@@ -96,13 +96,13 @@ impl Observer {
 }
 
 impl OuterAddresses {
-    /// One was seen. Returns all that count now, in order.
+    /// Records an address that was seen. Returns all current addresses, in order.
     fn note(&mut self, now: Instant, address: SocketAddr) -> Vec<SocketAddr> {
         let lasts = |at: Instant| now.duration_since(at) < FORGET_AFTER;
         self.known
             .retain(|(known, at)| *known != address && lasts(*at));
         if self.known.len() == MAX_ADDRESSES {
-            // The one that was not seen for the longest time.
+            // Evict the address that was not seen for the longest time.
             self.known.remove(0);
         }
         self.known.push((address, now));
@@ -112,9 +112,9 @@ impl OuterAddresses {
     }
 }
 
-/// Time after which a gateway is asked again that has not answered.
+/// Pause before a gateway that has not answered is asked again.
 const PAUSE: Duration = Duration::from_secs(15);
-/// A few datagrams may be lost.
+/// Lifetime of an address that is not seen again: a few datagrams may be lost.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(outer.note(begin, at(1)), [at(1), at(2)]);
         let later = begin + FORGET_AFTER / 2;
         assert_eq!(outer.note(later, at(2)), [at(1), at(2)]);
-        // The translator gives another port to the one that was the first.
+        // The NAT now maps the first socket to another port.
         assert_eq!(outer.note(begin + FORGET_AFTER, at(3)), [at(2), at(3)]);
     }
 

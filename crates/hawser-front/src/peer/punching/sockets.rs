@@ -1,4 +1,4 @@
-//! Sockets that send to an address again and again, so that translators let in what comes from it.
+//! Sockets that send to an address repeatedly, so that NATs admit packets from it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use hawser_net::gateway::Gateway;
 
 /// UDP sockets of associations.
 pub(super) trait Sockets: Send + Sync {
-    /// Sends a datagram that is not sealed from each of them that may lead there.
+    /// Sends a datagram that is not sealed from each socket that may reach the address.
     fn send(&self, to: SocketAddr, bytes: &[u8]);
 }
 
@@ -24,14 +24,13 @@ impl Sockets for Gateway {
     }
 }
 
-/// The pause after so many times that something was sent to the same addresses, the latest not
-/// counted.
+/// Returns the pause after `turn` earlier sends to the same addresses.
 pub(super) fn pause_after(turn: u32) -> Duration {
     if turn < QUICK_TURNS { SOON } else { KEEP }
 }
 
-/// As long as the first packets of an association are on their way.
+/// Quick turns, while the first packets of an association are in flight.
 const QUICK_TURNS: u32 = 20;
 pub(super) const SOON: Duration = Duration::from_millis(250);
-/// Translators forget flows of UDP after 30 s at the soonest (RFC 4787 asks for 120 s).
+/// NATs forget UDP flows after 30 s at the soonest (RFC 4787 asks for 120 s).
 const KEEP: Duration = Duration::from_secs(15);

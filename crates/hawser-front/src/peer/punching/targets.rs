@@ -1,5 +1,5 @@
-//! Which of the addresses that another host names are sent to: it must not be able to have this
-//! host search a network.
+//! Selects which addresses that another host names this host sends to: the other host must not be
+//! able to make this one scan a network.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use crate::udp_addresses::MAX_ADDRESSES;
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     current: Vec<SocketAddr>,
-    /// When those were taken that were new then, within the last [`PERIOD`].
+    /// Times at which new addresses were accepted, within the last [`PERIOD`].
     taken: VecDeque<Instant>,
 }
 
 impl Targets {
-    /// The other host names these in place of those before. Returns the ones to send to: those
-    /// that were there before, and new ones as far as there were not too many of them lately.
+    /// Replaces the addresses that the other host names. Returns the ones to send to: those named
+    /// before, and new ones as long as not too many were new lately.
     pub(super) fn choose(&mut self, now: Instant, named: &[SocketAddr]) -> Vec<SocketAddr> {
         self.forget(now);
         let mut chosen: Vec<SocketAddr> = Vec::new();
@@ -37,13 +37,13 @@ impl Targets {
             }
             chosen.push(*address);
         }
-        // Another order is no news.
+        // Another order is no change.
         chosen.sort_unstable();
         self.current.clone_from(&chosen);
         chosen
     }
 
-    /// Whether none was new lately.
+    /// Returns whether no new address was accepted lately.
     pub(super) fn is_idle(&mut self, now: Instant) -> bool {
         self.forget(now);
         self.taken.is_empty()
@@ -58,7 +58,7 @@ impl Targets {
     }
 }
 
-/// Whether an address is one of the internet, or of the networks on this machine's own links.
+/// Returns whether an address is on the internet, or in a network on this machine's own links.
 pub(super) fn may_be_sent_to(address: SocketAddr, on_links: &[IpNet]) -> bool {
     let ip = address.ip().to_canonical();
     let is_host = match classify(ip) {
@@ -69,7 +69,7 @@ pub(super) fn may_be_sent_to(address: SocketAddr, on_links: &[IpNet]) -> bool {
     is_host && address.port() != 0
 }
 
-/// New addresses of one host within [`PERIOD`]: as after four moves with all of its links.
+/// Most new addresses of one host within [`PERIOD`]: as after four moves with all of its links.
 const MAX_NEW: usize = 4 * MAX_ADDRESSES;
 const PERIOD: Duration = Duration::from_secs(600);
 
@@ -86,7 +86,7 @@ mod tests {
         let (mut targets, begin) = (Targets::default(), Instant::now());
         let mut reached: Vec<SocketAddr> = Vec::new();
         for host in 0..=255 {
-            // Named again at once, and with others between: each time it counts.
+            // A duplicate in one list counts once; a new address in each list counts each time.
             let turn = begin + Duration::from_secs(u64::from(host));
             reached.extend(targets.choose(turn, &[at(host), at(host)]));
         }

@@ -24,25 +24,25 @@ use crate::transport::{ByteStream, DialError};
 /// Why there is no voucher.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
-    /// Its port for HTTPS can't be reached.
+    /// The name's port for HTTPS can't be reached.
     #[error("no connection to port {HTTPS}: {0}")]
     Dial(#[from] DialError),
-    /// The handshake of TLS failed, or the certificate is not one of this name.
+    /// The TLS handshake failed, or the certificate is not one of this name.
     #[error("TLS: {0}")]
     Tls(#[from] io::Error),
-    /// What came is no answer of HTTP.
+    /// The answer is not HTTP.
     #[error("HTTP: {0}")]
     Http(#[from] hyper::Error),
-    /// There is no such file, or it is elsewhere: no redirection is followed.
+    /// The file does not exist or has moved: redirections are not followed.
     #[error("{PATH}: {0}")]
     Status(StatusCode),
     /// The file is no text.
     #[error("{PATH} is no text")]
     NotText,
-    /// The file says nothing that is understood.
+    /// The file is not a valid voucher.
     #[error("{PATH}: {0}")]
     Voucher(#[from] VoucherError),
-    /// It took too long.
+    /// The fetch took too long.
     #[error("no answer within {} s", PATIENCE.as_secs())]
     TimedOut,
 }
@@ -92,7 +92,7 @@ async fn ask<S: ByteStream>(
         let text = str::from_utf8(&bytes).map_err(|_| FetchError::NotText)?;
         Ok(text.parse()?)
     };
-    // What ends the connection shows in the exchange.
+    // An error that ends the connection shows in the exchange.
     let driving = async {
         let _ = connection.await;
         pending::<Infallible>().await
@@ -116,7 +116,7 @@ async fn read(mut body: Incoming) -> Result<Vec<u8>, FetchError> {
     Ok(bytes)
 }
 
-/// Where HTTPS is asked for: whoever has another port of a name need not speak for it.
+/// The port for HTTPS: the owner of another port of a name need not speak for the name.
 pub(super) const HTTPS: u16 = 443;
 /// Source: RFC 8615 §3.
 const PATH: &str = "/.well-known/hawser";

@@ -1,4 +1,4 @@
-//! Addresses that names held to their vouchers lead to, for programs that connect to addresses.
+//! Addresses that held names lead to, for applications that connect to addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,34 +11,35 @@ use tokio::time::{Instant, timeout};
 use super::watched::Watched;
 use crate::this_machine::ThisMachine;
 
-/// Where names lead to, as programs or this host were told. Such an address is the name's for as
-/// long as a program may remember it.
+/// Addresses of names, as applications or this host were told. An address counts as the name's for
+/// as long as an application may remember it.
 ///
-/// Answers of name servers prove nothing, so whoever makes them up can have any address here:
+/// Answers of name servers prove nothing, so an attacker can enter any address here:
 ///
-/// - Those that mean this machine or its links are refused, and those of its name servers:
-///   otherwise such an answer would have it lose what it can't do without.
-/// - Each name has a part of the room, so that no other one has to give way.
-/// - An address at which no server has proved a key of the name makes room after an hour, the
-///   oldest first, and any other one after a day. So true addresses that programs know are not
-///   forgotten for made-up ones, and those fill no room for long.
+/// - Addresses of this machine, its links and its name servers are refused: otherwise a forged
+///   answer could cut this machine off from them.
+/// - Each name has its own share of the table, so that it can't evict the addresses of another
+///   name.
+/// - An address at which no server has proved a key of the name may be evicted after an hour, the
+///   oldest first, and any other one after a day. So forged addresses do not evict true ones that
+///   applications know, and do not fill the table for long.
 #[derive(Debug)]
 pub(super) struct Led {
     known: Mutex<Known>,
     machine: ThisMachine,
     name_servers: Mutex<BTreeSet<IpAddr>>,
-    /// Addresses that one name may have.
+    /// Most addresses of one name.
     share: usize,
-    /// Grows with each address that is new, and starts at 0.
+    /// Grows with each new address, and starts at 0.
     version: watch::Sender<u64>,
-    /// The version of which the kernel's program turns connections to this process; `None` where
-    /// there is no such program.
+    /// The version up to which the kernel's program redirects connections to this process; `None`
+    /// without such a program.
     turned: watch::Sender<Option<u64>>,
 }
 
 type Known = BTreeMap<IpAddr, Vec<Told>>;
 
-/// An address was told of a name.
+/// A name that was resolved to an address.
 #[derive(Debug)]
 struct Told {
     of: Arc<Watched>,
@@ -57,7 +58,7 @@ pub(super) enum NotHeld {
 }
 
 impl Led {
-    /// None yet, of so many names. What is `machine`'s is never among them.
+    /// Creates an empty table for so many names. Addresses of `machine` are never in it.
     pub(super) fn new(names: usize, machine: ThisMachine) -> Self {
         Self {
             known: Mutex::default(),
@@ -69,13 +70,13 @@ impl Led {
         }
     }
 
-    /// The addresses of this machine's name servers, as they are now.
+    /// Sets the addresses of this machine's name servers.
     pub(super) fn set_name_servers(&self, servers: BTreeSet<IpAddr>) {
         *lock(&self.name_servers) = servers;
     }
 
-    /// A name leads to these addresses. Returns the version that has them; an error where it has
-    /// not all of them.
+    /// Records that a name leads to these addresses. Returns the version that contains all of them;
+    /// an error if some are not held.
     pub(super) fn note(
         &self,
         watched: &Arc<Watched>,
@@ -106,7 +107,7 @@ impl Led {
         outcome.map(|()| *self.version.borrow())
     }
 
-    /// A server at this address has proved a key of the name.
+    /// Records that a server at this address has proved a key of the name.
     pub(super) fn note_proved(&self, watched: &Arc<Watched>, address: IpAddr) {
         let mut known = lock(&self.known);
         let told = known.get_mut(&address.to_canonical()).into_iter().flatten();
@@ -115,7 +116,7 @@ impl Led {
         }
     }
 
-    /// The names that lead to an address, the one that was told last first.
+    /// Returns the names that lead to an address, the most recently told first.
     pub(super) fn names_of(&self, address: IpAddr) -> Vec<Arc<Watched>> {
         let (known, now) = (lock(&self.known), Instant::now());
         let address = address.to_canonical();
@@ -124,10 +125,10 @@ impl Led {
         names.map(|it| Arc::clone(&it.of)).collect()
     }
 
-    /// The version, and all addresses with their names.
+    /// Returns the version, and all addresses with their names.
     pub(super) fn list(&self) -> (u64, Vec<(IpAddr, Arc<Watched>)>) {
         let (known, now) = (lock(&self.known), Instant::now());
-        // An address may have become this machine's meanwhile.
+        // An address may have become one of this machine's since.
         let held = known
             .iter()
             .filter(|(address, _)| !self.is_never(**address));
@@ -143,7 +144,7 @@ impl Led {
         self.machine.has(address) || lock(&self.name_servers).contains(&address)
     }
 
-    /// Makes room for one more address of a name; says whether there is some.
+    /// Makes room for one more address of a name; returns whether there is room.
     fn make_room(
         &self,
         known: &mut Known,
@@ -179,18 +180,19 @@ impl Led {
         has_room(known)
     }
 
-    /// The version, as it grows.
+    /// Returns the version, as it grows.
     pub(super) fn versions(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// From now on connections to all addresses of a version come to this process.
+    /// Records that connections to all addresses of a version are redirected to this process now.
     pub(super) fn note_turned(&self, version: u64) {
         self.turned.send_replace(Some(version));
     }
 
-    /// Waits until that is so for a version, at most for a while; says whether it is. Where no
-    /// program in the kernel turns connections, there is nothing to wait for.
+    /// Waits until connections to all addresses of a version are redirected, at most for
+    /// `PATIENCE`; returns whether they are. Returns at once where no program in the kernel
+    /// redirects any.
     pub(super) async fn is_turned(&self, version: u64) -> bool {
         let mut turned = self.turned.subscribe();
         let is_turned = turned.wait_for(|turned| turned.is_none_or(|it| it >= version));
@@ -218,14 +220,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Few answers may be remembered for longer, and few programs do.
+/// Lifetime of an entry: few answers may be kept for longer, and few applications keep them.
 const REMEMBERED_FOR: Duration = Duration::from_secs(86_400);
-/// Time for which an address keeps its place though no server there has proved anything.
+/// Time for which an address keeps its place though no server there has proved a key.
 const UNPROVED_FOR: Duration = Duration::from_secs(3600);
-/// Of all names; the kernel's table has several ports for each of them.
+/// Most addresses of all names; the kernel's table has several ports for each of them.
 pub(super) const MAX_ADDRESSES: usize = 512;
-/// The kernel's table is brought up to date at once, on a machine that is not too busy. Programs
-/// wait for five seconds.
+/// Time to wait for the kernel's table, which is updated at once on a machine that is not too busy.
+/// Applications wait for five seconds.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 #[cfg(test)]
@@ -250,13 +252,19 @@ mod tests {
     async fn an_address_is_the_names_for_a_day_and_is_turned_before_it_is_told() {
         let (led, name) = (led(1), watched("example.org"));
         let first = led.note(&name, &[ip(1)]).unwrap();
-        assert!(led.is_turned(first).await, "nobody turns any");
+        assert!(
+            led.is_turned(first).await,
+            "no program redirects connections"
+        );
         led.note_turned(first);
         let again = led.note(&name, &[ip(1)]);
         assert_eq!(again, Ok(first), "it is known already");
         let next = led.note(&name, &["::ffff:11.0.0.2".parse().unwrap()]);
         let next = next.unwrap();
-        assert!(!led.is_turned(next).await, "nobody has turned that one");
+        assert!(
+            !led.is_turned(next).await,
+            "that address is not redirected yet"
+        );
         let (version, list) = led.list();
         assert_eq!((version, list.len()), (next, 2));
         led.note_turned(version);
@@ -291,12 +299,12 @@ mod tests {
         assert_eq!(both, Err(NotHeld::NoRoom));
         assert!(led.names_of(ip(share)).is_empty());
         assert_eq!(led.names_of(ip(0)).len(), 1);
-        // The room of the other name is its own.
+        // The other name has its own share.
         for n in 0..share {
             led.note(&names[1], &[ip(1000 + n)]).unwrap();
         }
         assert_eq!(led.note(&names[1], &[ip(2000)]), Err(NotHeld::NoRoom));
-        // What nobody has proved makes room, and what was told last does so last.
+        // Addresses without a proved key are evicted, the most recently told last.
         tokio::time::advance(UNPROVED_FOR + Duration::from_secs(1)).await;
         led.note(&names[0], &[ip(0)]).unwrap();
         for n in share..2 * share - 2 {
@@ -331,7 +339,7 @@ mod tests {
             assert_eq!(led.note(&name, &[never, ip(1)]), refused);
         }
         assert_eq!(led.list().1.len(), 1, "the other one is held");
-        // Name servers come later, too.
+        // Name servers may become known later.
         led.set_name_servers([ip(1)].into());
         assert_eq!(led.note(&name, &[ip(1)]), Err(NotHeld::Never(ip(1))));
         assert!(led.list().1.is_empty() && led.names_of(ip(1)).is_empty());

@@ -1,4 +1,4 @@
-//! What names are held with, and what is shown and opened.
+//! Settings that hold names to their vouchers, and the types that result.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -22,23 +22,23 @@ use crate::transport::DialError;
 pub struct VouchedSettings {
     /// The names.
     pub names: Vec<HostName>,
-    /// Whom to believe who a name is, where its voucher is fetched.
+    /// Certificates that authenticate a name when its voucher is fetched.
     pub roots: RootCertificates,
     /// The vouchers that are known.
     pub store: VoucherStore,
     /// Decides over which links vouchers are fetched and servers asked for their keys.
     pub director: SharedDirector,
-    /// This machine, whose addresses are held to nothing.
+    /// This machine, whose addresses are never held.
     pub machine: ThisMachine,
-    /// Where servers listen for hosts that have not enrolled.
+    /// Port where servers listen for hosts that have not enrolled.
     pub port: u16,
-    /// Begins to connect to the server with a key, with a key of this host's that nobody else sees.
+    /// Begins to connect to the server with a key, by a key of this host that no other server sees.
     pub start: Box<StartVouched>,
     /// The user's rules for connections.
     pub rules: watch::Receiver<Arc<RuleSet>>,
 }
 
-/// Begins to connect to the server with this key at this address, where it can.
+/// Begins to connect to the server with this key at this address, if possible.
 pub type StartVouched = dyn Fn(SocketAddr, PublicKey) -> Option<Arc<Client>> + Send + Sync;
 
 /// A name that is held to its voucher, as it is now.
@@ -46,16 +46,16 @@ pub type StartVouched = dyn Fn(SocketAddr, PublicKey) -> Option<Arc<Client>> + S
 pub struct VouchedName {
     /// The name.
     pub name: HostName,
-    /// The ports for which its connections go over a session; none where there is no voucher, or
-    /// where it says that the name has no Hawser.
+    /// The ports whose connections go over a session; empty without a voucher, or where the voucher
+    /// says that the name has no Hawser.
     pub ports: BTreeSet<u16>,
-    /// Until when its voucher holds; `None` where there is none, so that all is refused.
+    /// Expiry of its voucher; `None` where there is none, so that all connections are refused.
     pub until: Option<UnixTime>,
-    /// A session with it runs.
+    /// Whether a session with it runs.
     pub is_bonded: bool,
     /// Why its last connection was refused, or would be; `None` where it was not.
     pub refused: Option<String>,
-    /// Why its voucher could not be fetched the last time, where an older one holds.
+    /// Why the last fetch of its voucher failed, where an older one still holds.
     pub stale: Option<String>,
 }
 

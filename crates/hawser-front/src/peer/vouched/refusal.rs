@@ -1,4 +1,4 @@
-//! Why a connection to a name that is vouched for comes about in no way.
+//! Why a connection to a vouched name is refused.
 
 use std::collections::BTreeSet;
 
@@ -9,26 +9,26 @@ use crate::transport::DialError;
 /// Why a connection is refused, in the words that users read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// Nobody has vouched for the name, or not any more.
+    /// No voucher for the name is known, or it has expired.
     #[error("its voucher is not known: {0}")]
     NoVoucher(String),
-    /// No address of the name answers where servers of strangers do.
+    /// No address of the name answers at the port for hosts that have not enrolled.
     #[error("its port {port} is not reached: {error}")]
     NotReached {
         /// The port.
         port: u16,
-        /// What came of it.
+        /// The error of the attempt.
         error: DialError,
     },
-    /// Who answers there proves no key at all.
-    #[error("whoever answers at its port {port} proves no key: {reason}")]
+    /// The host that answers there proves no key at all.
+    #[error("the host at its port {port} proves no key: {reason}")]
     NoKey {
         /// The port.
         port: u16,
-        /// What came instead.
+        /// The error of the handshake.
         reason: String,
     },
-    /// Another host, or an attacker, or a key that its owner does not vouch for.
+    /// The proved key is that of another host or an attacker, or its owner does not vouch for it.
     #[error("it proves the key {got}, and the voucher has {}", listed(.vouched))]
     OtherKey {
         /// The key that was proved.
@@ -36,7 +36,7 @@ pub(super) enum Refusal {
         /// The keys of the voucher.
         vouched: BTreeSet<PublicKey>,
     },
-    /// The server has proved its key, and no session came about.
+    /// The server has proved its key, but no session was made.
     #[error("there is no session with it: {0}")]
     NoSession(DialError),
     /// The server refuses the stream.
@@ -45,7 +45,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// What the program is told.
+    /// Returns the error for the application.
     pub(super) fn told(&self) -> DialError {
         match self {
             Self::NoVoucher(_) | Self::NoKey { .. } | Self::OtherKey { .. } => {

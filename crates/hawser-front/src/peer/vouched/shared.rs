@@ -37,7 +37,7 @@ use crate::peer::pool::SessionPool;
 use crate::root_certificates::RootCertificates;
 use crate::transport::{DialError, Dialer as _};
 
-/// What tasks and dialers share.
+/// State that tasks and dialers share.
 pub(super) struct Shared {
     names: Vec<Arc<Watched>>,
     roots: RootCertificates,
@@ -47,17 +47,16 @@ pub(super) struct Shared {
     start: Box<StartVouched>,
     pub(super) rules: watch::Receiver<Arc<RuleSet>>,
     pub(super) pool: SessionPool<(IpAddr, PublicKey)>,
-    /// Where the names lead to.
+    /// The addresses that the names lead to.
     pub(super) led: Led,
 }
 
-/// What a connection is held to.
+/// The names and address that a connection is held to.
 pub(super) struct Held {
-    /// Names that lead where it goes; one at least, the one that was told last first.
+    /// Names that lead to its destination; at least one, the most recently told first.
     pub(super) names: Vec<Arc<Watched>>,
-    /// The address that it goes to, where it is known by that alone. Names prove nothing: what
-    /// leads there may be an answer that somebody made up, and the address another host's. So no
-    /// server elsewhere is it.
+    /// The address of the connection, if only the address is known. The answer that led to it may
+    /// be forged, and the address another host's. So only a server at this address counts.
     pub(super) at: Option<IpAddr>,
 }
 
@@ -67,7 +66,7 @@ struct Claim {
     keys: BTreeSet<PublicKey>,
 }
 
-/// A server that has proved a key of the name's.
+/// A server that has proved a key of a name.
 struct Proved {
     of: Arc<Watched>,
     address: IpAddr,
@@ -98,8 +97,8 @@ impl Shared {
         self.names.iter()
     }
 
-    /// What a destination is held to: by its name, or by an address that names lead to which have
-    /// its port in their vouchers, or no vouchers.
+    /// Returns what a destination is held to: its own name, or the names that lead to its address
+    /// and whose vouchers have its port, or are missing.
     pub(super) fn held(&self, destination: &Destination) -> Option<Held> {
         match &destination.host {
             Host::Name(name) => self.named(name.as_str()).map(|watched| Held {
@@ -118,20 +117,20 @@ impl Shared {
         }
     }
 
-    /// The one of them with this name.
+    /// Returns the watched name that equals `name`.
     pub(super) fn named(&self, name: &str) -> Option<Arc<Watched>> {
         self.watched().find(|it| is_same(&it.name, name)).cloned()
     }
 
-    /// The ports of a name that are held; `None` stands for all, as long as there is no voucher.
+    /// Returns the held ports of a name; `None` stands for all ports, while there is no voucher.
     fn ports(&self, watched: &Watched) -> Option<BTreeSet<u16>> {
         let voucher = self.store.voucher(&watched.name, UnixTime::now())?;
         let bonded = voucher.bonded.map(|it| it.ports);
         Some(bonded.unwrap_or_default())
     }
 
-    /// The version of the addresses that names lead to, and those that are held now, with their
-    /// ports. Port 0 stands for all; connections to those that are not held go on as ever then.
+    /// Returns the version of the table, and the addresses held now, with ports. Port 0 stands for
+    /// all ports; connections to ports that are not held then go on as usual.
     pub(super) fn held_addresses(&self) -> (u64, Vec<SocketAddr>) {
         let (version, led) = self.led.list();
         if self.is_all_by_gateway() {
@@ -154,7 +153,7 @@ impl Shared {
         (version, held.collect())
     }
 
-    /// Whether everything goes by the gateway now, so that nothing is held.
+    /// Returns whether all connections go through the gateway now, so that nothing is held.
     pub(super) fn is_all_by_gateway(&self) -> bool {
         self.links.director().is_all_by_gateway()
     }
@@ -182,7 +181,7 @@ impl Shared {
         self.watched().map(view).collect()
     }
 
-    /// The only way of a connection; `None` where the vouchers let it go as ever.
+    /// Returns the only way of a connection; `None` where the vouchers let it go as usual.
     pub(super) async fn judge<'a>(
         &'a self,
         held: Held,
@@ -226,7 +225,7 @@ impl Shared {
                     }
                     Ok((proved.address, stream))
                 }
-                // The server is as it should be; nothing listens there.
+                // The server works; nothing listens on the port.
                 Err(Refusal::Stream(error @ DialError::ConnectionRefused)) => Err(error),
                 Err(refusal) => Err(self.refuse(watched, port, refusal)),
             }
@@ -234,7 +233,7 @@ impl Shared {
         Some(dialing.boxed())
     }
 
-    /// The voucher of a name. Where there is none, it is fetched at once.
+    /// Returns the voucher of a name. Fetches it at once if there is none.
     async fn voucher(&self, watched: &Watched) -> Option<KeptVoucher> {
         let kept = || self.store.voucher(&watched.name, UnixTime::now());
         if let Some(voucher) = kept() {
@@ -257,7 +256,7 @@ impl Shared {
                 Ok(stream)
             }
             Err(error @ DialError::GatewayUnavailable) => {
-                // Perhaps another address of the name has it.
+                // Another address of the name may have a session.
                 if self.pool.running((address, key)).is_none() {
                     self.pool.give_up((address, key));
                 }
@@ -267,8 +266,8 @@ impl Shared {
         }
     }
 
-    /// A server that has proved a key of one of these vouchers: at this address, or at any of the
-    /// name's.
+    /// Finds a server that has proved a key of one of these vouchers: at `at` if given, otherwise
+    /// at any address of the name.
     async fn proved(&self, claims: &[Claim], at: Option<IpAddr>) -> Result<Proved, Refusal> {
         let not_reached = |error| Refusal::NotReached {
             port: self.port,
@@ -293,7 +292,7 @@ impl Shared {
         if let Some(proved) = known() {
             return Ok(proved);
         }
-        // Of several connections at once, one asks.
+        // Of several simultaneous connections, one asks the server.
         let turn = timeout(ASK_PATIENCE, first.of.asking.lock()).await;
         let _turn = turn.map_err(|_| not_reached(DialError::TimedOut))?;
         if let Some(proved) = known() {
@@ -301,7 +300,7 @@ impl Shared {
         }
         let (address, got) = self.ask(&first.of, at).await?;
         let Some(proved) = proved_by(address, got) else {
-            // Its owner may have published another one since.
+            // The owner may have published another voucher since.
             claims.iter().for_each(|it| it.of.want());
             let vouched = claims.iter().flat_map(|it| &it.keys).copied().collect();
             return Err(Refusal::OtherKey { got, vouched });
@@ -311,8 +310,8 @@ impl Shared {
         Ok(proved)
     }
 
-    /// Has the server at one of the name's addresses prove its key, whichever it is; or the one at
-    /// this address.
+    /// Has the server at one of the name's addresses prove its key, whichever key that is; only the
+    /// server at `at`, if given.
     async fn ask(
         &self,
         watched: &Arc<Watched>,
@@ -355,19 +354,19 @@ impl Shared {
     ) -> Result<Counted<TcpStream>, DialError> {
         let destination = Destination::new(Host::Name(watched.name.clone()), port);
         let addresses = self.links.resolve(&destination).await?;
-        // Programs may know them as well, from elsewhere. They are told none that is not held.
+        // Applications may know these addresses from elsewhere. They are told only held addresses.
         let _ = self.led.note(watched, &addresses);
         let request = resolved(Origin::default().towards(&destination), &addresses);
         self.links.dial(request, addresses, Vec::new()).await
     }
 
-    /// Tells why a connection is refused; returns what the program is told.
+    /// Records why a connection is refused; returns the error for the application.
     fn refuse(&self, watched: &Watched, port: u16, refusal: Refusal) -> DialError {
         let told = refusal.told();
         if watched.set_refused(Some((port, refusal.clone()))) {
             let name = &watched.name;
             tracing::warn!(%name, port, reason = %refusal,
-                "a connection is refused: its server is vouched for");
+                "refusing a connection to a vouched name");
         }
         told
     }
@@ -407,19 +406,19 @@ pub(super) async fn keep(shared: Arc<Shared>, watched: Arc<Watched>) {
             }
             Err(problem) => {
                 if watched.note_fetched(Some(problem.clone())) {
-                    tracing::warn!(%name, %problem, "its voucher can't be fetched");
+                    tracing::warn!(%name, %problem, "can't fetch the voucher of this name");
                 }
                 pause = (pause * 2).min(MAX_PAUSE);
                 pause
             }
         };
-        // Whoever has connections refused does not have it fetched more often.
+        // Refused connections do not make fetches more frequent.
         sleep(MIN_PAUSE).await;
         watched.until_wanted(wait).await;
     }
 }
 
-/// The time until a voucher is fetched again: a new key is to be known in time.
+/// Returns the time until a voucher is fetched again, so that a new key becomes known in time.
 fn before_next(kept: &KeptVoucher) -> Duration {
     let half = kept.until.since(kept.since) / 2;
     let age = UnixTime::now().since(kept.since);
@@ -431,14 +430,14 @@ fn tell(name: &HostName, kept: &KeptVoucher) {
         Some(bonded) => {
             let ports: Vec<String> = bonded.ports.iter().map(u16::to_string).collect();
             let (keys, ports) = (bonded.keys.len(), ports.join(" "));
-            tracing::info!(%name, keys, ports, "its voucher is known: connections to these ports \
-                go over a session with one of its keys, or are refused");
+            tracing::info!(%name, keys, ports, "voucher known: connections to these ports go over \
+                a session with one of its keys, or are refused");
         }
-        None => tracing::info!(%name, "its voucher says that it has no Hawser any more"),
+        None => tracing::info!(%name, "voucher says that the name has no Hawser any more"),
     }
 }
 
-/// The connection itself, no longer counted for its link.
+/// Returns the connection itself, no longer counted for its link.
 fn as_its_own(stream: &Counted<TcpStream>) -> std::io::Result<TcpStream> {
     let socket = stream.socket().try_clone_to_owned()?;
     TcpStream::from_std(socket.into())
@@ -450,16 +449,16 @@ fn is_same(a: &HostName, b: &str) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// Ports of an address that the kernel is told one by one, of all names that lead there.
+/// Most ports of an address, of all names that lead there, that the kernel is told one by one.
 const MAX_LISTED: usize = 8;
 const _: () = assert!(MAX_LISTED * MAX_ADDRESSES <= MAX_PEERS);
 /// The longest time between two fetches of a voucher.
 const FETCH_EVERY: Duration = Duration::from_secs(86_400);
 /// Time for which a connection waits for a voucher.
 const FETCH_PATIENCE: Duration = Duration::from_secs(10);
-/// Between two fetches, whoever wants them.
+/// Least time between two fetches, whatever asks for them.
 const MIN_PAUSE: Duration = Duration::from_secs(2);
-/// After a fetch that failed, doubled each time.
+/// Pause after a failed fetch, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(3);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 /// Time for connection and handshake.

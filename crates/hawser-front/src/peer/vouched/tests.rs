@@ -28,7 +28,7 @@ use crate::testing::certificate;
 use crate::this_machine::ThisMachine;
 use crate::transport::DialError;
 
-/// A host that holds `localhost` to what its voucher says, which is kept from before.
+/// A host that holds `localhost` to the voucher that it has stored.
 struct Scene {
     servers: VouchedServers,
     rules: watch::Sender<Arc<RuleSet>>,
@@ -41,7 +41,7 @@ impl Scene {
         Self::with(vec![name()], vouchers, 1)
     }
 
-    /// The same for these names, with servers that listen at this port.
+    /// As `new`, with these names, and servers that listen at this port.
     fn with(
         names: Vec<HostName>,
         vouchers: impl IntoIterator<Item = (HostName, Option<VouchedKeys>)>,
@@ -58,7 +58,7 @@ impl Scene {
         let (rules, followed) = watch::channel(Arc::default());
         let servers = VouchedServers::start(VouchedSettings {
             names,
-            // Nobody is believed, so nothing is ever fetched here.
+            // No certificate is trusted, so nothing is ever fetched here.
             roots: RootCertificates::read(None).unwrap(),
             store,
             director: SharedDirector::new(ConnectionPolicy::Auto, Vec::new()),
@@ -78,7 +78,7 @@ impl Scene {
         self.servers.shared.named(name).unwrap()
     }
 
-    /// What becomes of a connection to this address and port 443, to which names lead.
+    /// Returns the error of a connection to this address and port 443, to which names lead.
     async fn connect_at(&self, at: &str, names: &[&str]) -> DialError {
         let names = names.iter().map(|it| self.watched(it)).collect();
         let at = Some(at.parse().unwrap());
@@ -92,7 +92,7 @@ impl Scene {
         names.find(|it| it.name.as_str() == name)?.refused
     }
 
-    /// What a connection is told; `None` where it goes as ever.
+    /// Returns the error for a connection; `None` where it goes as usual.
     async fn connect(&self, to: &str) -> Option<DialError> {
         let (destination, origin) = (to.parse().unwrap(), Origin::default());
         let dialing = self.servers.judge(&destination, &origin)?.await?;
@@ -115,7 +115,7 @@ fn vouched(key: PublicKey, ports: impl IntoIterator<Item = u16>) -> VouchedKeys 
     }
 }
 
-/// A server that proves this key to whoever asks at 127.0.0.1; its port.
+/// Starts a server at 127.0.0.1 that proves this key; returns its port.
 async fn proving(me: Identity) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -138,18 +138,18 @@ async fn what_goes_to_an_address_is_for_a_server_there_and_the_name_whose_key_th
     let parsed = names.map(|it| it.parse().unwrap());
     let scene = Scene::with(parsed.to_vec(), vouchers, port);
 
-    // The second name's server is there; with it there is no session here.
+    // The second name's server is there, but this host makes no session with it.
     let connected = scene.connect_at("127.0.0.1", &names).await;
     assert_eq!(connected, DialError::GatewayUnavailable);
     assert_eq!(scene.refused(names[0]), None);
     let refused = scene.refused(names[1]).unwrap();
     assert!(refused.contains("there is no session"), "{refused}");
-    // Of the first one alone, it is another host.
+    // For the first name alone, it is another host.
     let connected = scene.connect_at("127.0.0.1", &names[..1]).await;
     assert_eq!(connected, DialError::RefusedByPolicy);
     let refused = scene.refused(names[0]).unwrap();
     assert!(refused.contains("it proves the key"), "{refused}");
-    // Nor does a server elsewhere count, although it has proved its key.
+    // A server elsewhere does not count either, although it has proved its key.
     let connected = scene.connect_at("127.0.0.2", &names[1..]).await;
     assert_eq!(connected, DialError::ConnectionRefused);
     let refused = scene.refused(names[1]).unwrap();
@@ -182,7 +182,7 @@ async fn a_program_is_told_what_is_held_and_nothing_else() {
     assert!(told("localhost", [a, a], &[11, 0, 0, 1]).await);
     let (_, held) = scene.servers.held();
     assert_eq!(held, ["11.0.0.1:443".parse().unwrap()]);
-    // This machine, an address that can't be read, and one that nobody has asked for.
+    // This machine, an address that can't be read, and an address that was not asked for.
     assert!(!told("localhost", [a, a], &[127, 0, 0, 1]).await);
     assert!(!told("localhost", [a, a], &[11, 0, 0]).await);
     assert!(!told("localhost", [text, a], &[11, 0, 0, 2]).await);
@@ -192,7 +192,7 @@ async fn a_program_is_told_what_is_held_and_nothing_else() {
     }
     assert!(told("localhost", [text; 2], b"\x01x").await);
     assert!(told("www.example", [a, a], &[127, 0, 0, 1]).await);
-    // Nor a name server.
+    // An address of a name server is not told either.
     let server = "11.0.0.3".parse().unwrap();
     scene.servers.set_name_servers([server].into());
     assert!(!told("localhost", [a, a], &[11, 0, 0, 3]).await);
@@ -218,14 +218,14 @@ async fn the_ports_of_all_names_of_an_address_are_counted_together() {
     led.note(&scene.watched("one.example"), &noted).unwrap();
     assert_eq!(scene.servers.held().1, held(address, few));
     led.note(&scene.watched("two.example"), &noted).unwrap();
-    // Nine of them.
+    // Together there are nine ports, more than are listed one by one.
     assert_eq!(scene.servers.held().1, held(address, 0..=0));
 }
 
 #[tokio::test]
 async fn connections_to_vouched_ports_of_the_name_go_by_a_session_or_nowhere() {
     let scene = Scene::new(Some(Some(keys())));
-    // Nobody listens there.
+    // Nothing listens there.
     let connected = scene.connect("localhost:443").await;
     assert_eq!(connected, Some(DialError::ConnectionRefused));
     let refused = scene.servers.names().remove(0).refused.unwrap();
@@ -233,15 +233,15 @@ async fn connections_to_vouched_ports_of_the_name_go_by_a_session_or_nowhere() {
         refused.starts_with("port 443: its port 1 is not reached"),
         "{refused}"
     );
-    // Not every resolver knows that one.
+    // Not every resolver knows the name with a final dot.
     assert!(scene.connect("localhost.:443").await.is_some());
     for to in ["localhost:444", "127.0.0.1:444", "www.localhost:443"] {
         assert_eq!(scene.connect(to).await, None, "{to}");
     }
-    // The name has led there, and nobody takes this machine away from itself.
+    // The name has led there, but this machine's own addresses are never held.
     assert_eq!(scene.connect("127.0.0.1:443").await, None);
     assert!(scene.servers.held().1.is_empty());
-    // The user's own word counts more than what the user asked for in general.
+    // The user's rule has precedence over the user's general wish.
     let direct = Rule {
         then: Action {
             mode: Some(Mode::Direct),
@@ -305,7 +305,7 @@ async fn fetched(
             head.starts_with("GET /.well-known/hawser HTTP/1.1\r\n"),
             "{head}"
         );
-        // Whoever has seen enough closes before the end.
+        // A client that has read enough closes before the end.
         let _ = stream.write_all(answer.as_bytes()).await;
         let _ = stream.shutdown().await;
     });

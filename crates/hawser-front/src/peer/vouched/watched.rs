@@ -1,4 +1,4 @@
-//! What is known of one name that is held to its voucher.
+//! The state of one name that is held to its voucher.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,13 +11,13 @@ use tokio::sync::{Notify, watch};
 
 use super::refusal::Refusal;
 
-/// A name, and what came of it so far.
+/// A name, and the results of its fetches and connections.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) name: HostName,
-    /// What came of fetching its voucher.
+    /// Results of fetching its voucher.
     fetched: watch::Sender<Fetched>,
-    /// A connection waits for it, or a key was proved that it does not have.
+    /// Signals that a connection waits for the voucher, or that a proved key is not in it.
     wanted: Notify,
     /// Servers that have proved keys, with which there is a session.
     proved: Mutex<BTreeSet<(IpAddr, PublicKey)>>,
@@ -26,10 +26,10 @@ pub(super) struct Watched {
     refused: Mutex<Option<(u16, Refusal)>>,
 }
 
-/// What came of fetching a voucher.
+/// Results of fetching a voucher.
 #[derive(Debug, Default)]
 struct Fetched {
-    /// How often that was tried.
+    /// Number of attempts so far.
     attempts: u64,
     /// Why the last attempt failed.
     problem: Option<String>,
@@ -47,12 +47,12 @@ impl Watched {
         }
     }
 
-    /// Servers that have proved keys, as long as there is a session with them.
+    /// Returns the servers that have proved keys, as long as there is a session with them.
     pub(super) fn proved(&self) -> MutexGuard<'_, BTreeSet<(IpAddr, PublicKey)>> {
         self.proved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt to fetch its voucher is over. Returns whether what is amiss is news.
+    /// Records the end of an attempt to fetch its voucher. Returns whether the problem is news.
     pub(super) fn note_fetched(&self, problem: Option<String>) -> bool {
         let mut is_news = false;
         self.fetched.send_modify(|fetched| {
@@ -73,7 +73,7 @@ impl Watched {
         self.wanted.notify_one();
     }
 
-    /// Waits until it is wanted, at most for `pause`.
+    /// Waits until a fetch is wanted, at most for `pause`.
     pub(super) async fn until_wanted(&self, pause: Duration) {
         let _ = tokio::time::timeout(pause, self.wanted.notified()).await;
     }
@@ -87,7 +87,7 @@ impl Watched {
         let _ = tokio::time::timeout(patience, fetched.wait_for(|it| it.attempts > before)).await;
     }
 
-    /// What came of a connection to one of its ports. Returns whether that is news.
+    /// Stores the outcome of a connection to one of its ports. Returns whether it is news.
     pub(super) fn set_refused(&self, refused: Option<(u16, Refusal)>) -> bool {
         let before = std::mem::replace(&mut *self.lock(), refused.clone());
         before != refused

@@ -6,7 +6,7 @@ use crate::proxy::parse::Malformed;
 pub enum Framing {
     /// There is no body.
     None,
-    /// So many bytes.
+    /// A body of this many bytes.
     Length(u64),
     /// Chunked coding.
     Chunked,
@@ -15,7 +15,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Appends the field that says so, where there is one.
+    /// Appends the header field for this framing, if one is needed.
     pub(super) fn write_field(self, out: &mut Vec<u8>) {
         match self {
             Self::None | Self::UntilClose => {}
@@ -33,14 +33,14 @@ pub struct Body {
     state: State,
 }
 
-/// A run of bytes at the start of what was looked at.
+/// A run of bytes at the start of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     /// The body is complete; the bytes belong to the next message.
     End,
-    /// So many bytes of content.
+    /// This many bytes of content.
     Content(usize),
-    /// So many bytes that delimit content.
+    /// This many bytes that delimit content.
     Delimiter(usize),
 }
 
@@ -52,7 +52,7 @@ enum State {
     Chunk(Chunk),
 }
 
-/// Where in the chunked coding the next byte is (RFC 9112 §7.1).
+/// Position of the next byte in the chunked coding (RFC 9112 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunk {
     Size { size: u64, digits: u8 },
@@ -68,7 +68,7 @@ enum Chunk {
 }
 
 impl Body {
-    /// A body from its first byte.
+    /// Starts at the first byte of a body.
     pub const fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Done,
@@ -89,7 +89,7 @@ impl Body {
         matches!(self.state, State::Done | State::UntilClose)
     }
 
-    /// Takes the longest run of one kind from the start of `bytes`; none is empty unless `bytes`
+    /// Takes the longest run of one kind from the start of `bytes`. A run is empty only if `bytes`
     /// is.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Body {
     }
 }
 
-/// One byte of what delimits chunks; `None` after the last one.
+/// Handles one byte of chunk delimiters; `None` after the last one.
 fn step(chunk: Chunk, byte: u8) -> Result<Option<Chunk>, Malformed> {
     let next = match (chunk, byte) {
         (Chunk::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -175,14 +175,14 @@ fn step(chunk: Chunk, byte: u8) -> Result<Option<Chunk>, Malformed> {
     Ok(Some(next))
 }
 
-/// Takes up to `available` off `left`.
+/// Subtracts up to `available` from `left`; returns the amount.
 fn take(left: &mut u64, available: usize) -> usize {
     let taken = usize::try_from(*left).map_or(available, |left| left.min(available));
     *left -= taken as u64;
     taken
 }
 
-/// Fits a `u64`, leading zeros included.
+/// Hexadecimal digits of a `u64`, leading zeros included.
 const MAX_SIZE_DIGITS: u8 = 16;
 const MAX_EXTENSION: u16 = 4096;
 const MAX_TRAILERS: u32 = 64 * 1024;
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// The content of a body that comes in pieces of `piece` bytes, and what follows it.
+    /// Decodes a body in pieces of `piece` bytes; returns its content and its length.
     fn decode(framing: Framing, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, usize), Malformed> {
         let mut body = Body::new(framing);
         let mut content = Vec::new();

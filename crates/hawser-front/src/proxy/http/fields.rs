@@ -36,7 +36,7 @@ impl Fields {
         self.values(name).next().is_some()
     }
 
-    /// The elements of a list field over all its lines, in lower case, without empty ones.
+    /// Returns the elements of a list field over all its lines, in lower case, without empty ones.
     pub(super) fn list(&self, name: &str) -> Vec<String> {
         self.values(name)
             .flat_map(|value| value.split(|&byte| byte == b','))
@@ -45,14 +45,14 @@ impl Fields {
             .collect()
     }
 
-    /// What `Connection` says, and `Proxy-Connection`, which old clients send in its place.
+    /// Returns the options in `Connection` and in its old variant `Proxy-Connection`.
     pub(super) fn connection_options(&self) -> Vec<String> {
         let mut options = self.list("connection");
         options.extend(self.list("proxy-connection"));
         options
     }
 
-    /// The length in `Content-Length`; the same value several times is one value.
+    /// Returns the length in `Content-Length`; the same value several times is one value.
     pub(super) fn content_length(&self) -> Result<Option<u64>, Malformed> {
         if !self.has("content-length") {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Fields {
         }
     }
 
-    /// The protocols that the message wants to change to, where it may.
+    /// Returns the protocols in `Upgrade`, if `Connection` allows an upgrade.
     pub(super) fn upgrade(&self, connection_options: &[String]) -> Option<Vec<u8>> {
         let wanted = connection_options.iter().any(|option| option == "upgrade");
         let protocols = self.values("upgrade").collect::<Vec<_>>().join(&b", "[..]);
@@ -107,7 +107,7 @@ impl Fields {
         }
     }
 
-    /// The values of all fields called `name`.
+    /// Returns the values of all fields called `name`.
     pub(super) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.fields
             .iter()
@@ -126,7 +126,7 @@ pub(super) fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// The most fields in a header block.
 pub(super) const MAX_FIELDS: usize = 256;
 
-/// `Content-Length` is here because the length of a forwarded message is written anew.
+/// `Content-Length` is in this list because the length of a forwarded message is written anew.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "proxy-connection",

@@ -19,20 +19,20 @@ impl Version {
     }
 }
 
-/// Finds the end of a header block, looking at each byte once however slowly they come.
+/// Finds the end of a header block. It reads each byte once, however slowly the bytes arrive.
 #[derive(Debug, Default)]
 pub struct HeadScanner {
     scanned: usize,
 }
 
 impl HeadScanner {
-    /// A scanner at the start of a header block.
+    /// Starts at the beginning of a header block.
     pub const fn new() -> Self {
         Self { scanned: 0 }
     }
 
-    /// The header block at the start of `bytes`, which must begin with those of the call before.
-    /// Empty lines ahead of it belong to its length, not to its content (RFC 9112 §2.2).
+    /// Returns the header block at the start of `bytes`, which extend those of the previous call.
+    /// Empty lines ahead of the block count in its length, not in its content (RFC 9112 §2.2).
     pub fn scan<'a>(&mut self, bytes: &'a [u8]) -> Parse<&'a [u8]> {
         let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
         let lead = bytes
@@ -50,7 +50,7 @@ impl HeadScanner {
             let blank = match rest {
                 [b'\n', ..] => 1,
                 [b'\r', b'\n', ..] => 2,
-                // Not decided yet: come back to this line end.
+                // Not decided yet: the next call resumes at this line end.
                 [] | [b'\r'] => {
                     position -= 1;
                     break;

@@ -9,7 +9,7 @@ use crate::proxy::parse::{Malformed, Parse};
 pub struct RequestHead {
     /// The method, as sent.
     pub method: String,
-    /// What is asked for.
+    /// The target of the request.
     pub target: Target,
     /// The client's version.
     pub version: Version,
@@ -17,9 +17,9 @@ pub struct RequestHead {
     pub framing: Framing,
     /// True if the client will send further requests on this connection.
     pub persistent: bool,
-    /// True if the client asks to change the protocol.
+    /// The protocols that the client asks to change to.
     pub upgrade: Option<Vec<u8>>,
-    /// How many more proxies may forward this, where the client counts.
+    /// How many more proxies may forward this, if the client limits them.
     pub max_forwards: Option<u32>,
     options: Vec<String>,
     fields: Fields,
@@ -67,7 +67,7 @@ impl RequestHead {
         let fields = Fields::new(request.headers);
         let target = parse_target(method, target)?;
         let framing = match &target {
-            // Whatever follows belongs to the tunnel (RFC 9110 §9.3.6).
+            // All bytes that follow belong to the tunnel (RFC 9110 §9.3.6).
             Target::Tunnel(_) => Framing::None,
             Target::Forward { .. } => request_framing(version, &fields)?,
         };
@@ -91,19 +91,19 @@ impl RequestHead {
         })
     }
 
-    /// What the client says of itself to this proxy, if it says so once. It is not forwarded.
+    /// Returns the value of `Proxy-Authorization`, if there is exactly one. It is not forwarded.
     pub fn proxy_authorization(&self) -> Option<&[u8]> {
         let mut values = self.fields.values("proxy-authorization");
         let value = values.next()?;
         values.next().is_none().then_some(value)
     }
 
-    /// True if the response has no body whatever its header says.
+    /// True if the response has no body, whatever its header says.
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }
 
-    /// True if sending it twice does the same as sending it once, and it can be sent twice.
+    /// True if the request is idempotent and can be sent twice.
     pub fn is_repeatable(&self) -> bool {
         let idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
         idempotent.contains(&self.method.as_str())
@@ -111,11 +111,11 @@ impl RequestHead {
             && self.upgrade.is_none()
     }
 
-    /// The header block as the server is to see it: origin form, `Host` from the target
-    /// (RFC 9112 §3.2.2), nothing that concerned the connection to this proxy.
+    /// Returns the header block for the server: origin form, `Host` from the target (RFC 9112
+    /// §3.2.2), and no field of the connection to this proxy.
     ///
     /// `Via` is left out although RFC 9110 §7.6.3 asks for it: common servers stop compressing
-    /// their responses when they see it, and to them this proxy is part of the client's machine.
+    /// their responses when they see it, and for them this proxy is part of the client's machine.
     pub fn forward(&self) -> Vec<u8> {
         let (authority, path) = match &self.target {
             Target::Forward {
@@ -131,7 +131,7 @@ impl RequestHead {
         write_field(&mut out, "Host", authority.as_bytes());
         let mut replaced = vec!["host"];
         if self.version == Version::Http10 {
-            // RFC 9110 §10.1.1: such a client cannot mean it.
+            // RFC 9110 §10.1.1: an HTTP/1.0 client cannot mean it.
             replaced.push("expect");
         }
         if let Some(left) = self.max_forwards {
@@ -167,13 +167,13 @@ fn parse_target(method: &str, target: &str) -> Result<Target, Malformed> {
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).ok_or(Malformed::Target)?;
-    // No fragment travels, and no user information (RFC 9110 §4.2.4).
+    // Fragments and user information must not be sent (RFC 9110 §4.2.4).
     if path.contains('#') {
         return Err(Malformed::Target);
     }
     let destination = Destination::parse(authority, Some(80)).map_err(|_| Malformed::Target)?;
     let path = match path {
-        // RFC 9112 §3.2.4: this asks about the server as a whole.
+        // RFC 9112 §3.2.4: the request is about the server as a whole.
         "" if method == "OPTIONS" => "*".to_owned(),
         path if path.starts_with('/') => path.to_owned(),
         path => format!("/{path}"),
@@ -187,7 +187,7 @@ fn parse_target(method: &str, target: &str) -> Result<Target, Malformed> {
 
 fn request_framing(version: Version, fields: &Fields) -> Result<Framing, Malformed> {
     match (fields.is_chunked()?, fields.content_length()?) {
-        // Who sends both hopes that two readers disagree (RFC 9112 §6.1).
+        // A sender of both may want two readers to disagree (RFC 9112 §6.1).
         (true, Some(_)) => Err(Malformed::Length),
         (true, None) if version == Version::Http10 => Err(Malformed::Length),
         (true, None) => Ok(Framing::Chunked),
@@ -196,7 +196,7 @@ fn request_framing(version: Version, fields: &Fields) -> Result<Framing, Malform
     }
 }
 
-/// RFC 9110 §7.6.2; only these two methods count.
+/// Reads `Max-Forwards`, which only these two methods use (RFC 9110 §7.6.2).
 fn max_forwards(method: &str, fields: &Fields) -> Option<u32> {
     if method != "OPTIONS" && method != "TRACE" {
         return None;

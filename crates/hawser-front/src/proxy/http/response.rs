@@ -14,13 +14,13 @@ pub struct ResponseHead {
     pub persistent: bool,
     reason: String,
     upgrade: Option<Vec<u8>>,
-    /// What `Content-Length` says about a body that is not sent.
+    /// The value of `Content-Length` for a body that is not sent.
     announced: Option<u64>,
     options: Vec<String>,
     fields: Fields,
 }
 
-/// Reads the header block of a response to a request that was HEAD or not. `scanner` and `bytes` as
+/// Reads the header block of a response. `to_head`: the request was HEAD. `scanner` and `bytes` as
 /// for [`HeadScanner::scan`].
 pub fn parse_response(
     scanner: &mut HeadScanner,
@@ -41,7 +41,7 @@ impl ResponseHead {
     fn new(head: &[u8], to_head: bool) -> Result<Self, Malformed> {
         let mut headers = NO_FIELDS;
         let mut response = httparse::Response::new(&mut headers);
-        // RFC 9112 §5.1, §5.2: such servers exist, and a proxy repairs what they send.
+        // RFC 9112 §5.1, §5.2: such servers exist, and a proxy corrects their headers.
         httparse::ParserConfig::default()
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
@@ -92,7 +92,7 @@ impl ResponseHead {
         self.status == 101
     }
 
-    /// The header block as the client is to see it. With `close` it says that the connection ends
+    /// Returns the header block for the client. With `close` it announces that the connection ends
     /// after this response; without `chunks` the body will be sent without chunked coding.
     pub fn forward(&self, close: bool, chunks: bool) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
@@ -118,7 +118,7 @@ impl ResponseHead {
     }
 }
 
-/// RFC 9112 §6.3; chunked coding wins over a length.
+/// Follows RFC 9112 §6.3: chunked coding takes precedence over a length.
 fn response_framing(fields: &Fields) -> Result<Framing, Malformed> {
     if fields.is_chunked()? {
         return Ok(Framing::Chunked);

@@ -1,4 +1,4 @@
-//! A client that is enrolled and takes all that it is given.
+//! An enrolled client that takes everything it can get.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What the process is started with.
+//! Parameters of the process.
 
 use std::net::SocketAddrV4;
 

@@ -1,4 +1,4 @@
-//! What the process with the clients is asked, and its answers.
+//! Requests to the process with the clients, and its answers.
 
 use serde::{Deserialize, Serialize};
 

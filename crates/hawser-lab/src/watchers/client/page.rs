@@ -1,4 +1,4 @@
-//! One who reads all, and asks as the page does.
+//! A client that reads everything, and sends the requests of the page.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

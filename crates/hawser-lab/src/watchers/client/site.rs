@@ -1,4 +1,4 @@
-//! The server that is looked at, and requests to it.
+//! The monitored server, and requests to it.
 
 use std::io;
 use std::net::{SocketAddrV4, TcpStream};

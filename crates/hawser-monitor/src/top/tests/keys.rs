@@ -1,4 +1,4 @@
-//! Keys become requests, and answers become news.
+//! Keys become requests, and answers become notes.
 
 use hawser_control::{ErrorReason, LinkChange, Request, Response, Scheduled};
 use hawser_types::{LinkUse, StreamId};
@@ -9,7 +9,7 @@ use super::super::keys::Wish;
 use super::super::state::{State, View};
 use super::scene::{ASCII, PLAIN, Scene, lines, press, stream, text};
 
-/// What is asked for after these keys, on a terminal that had nothing more to ask.
+/// Returns the requests after these keys, on a terminal without pending requests.
 fn asked(keys: &str) -> Vec<Request> {
     let scene = Scene::new();
     let mut state = scene.shown(PLAIN, (80, 24));
@@ -219,7 +219,7 @@ fn a_rule_is_removed_where_it_stands_and_only_when_that_is_confirmed() {
     assert_eq!(asked("5jjjjjjx\n"), []);
     assert_eq!(asked("5xj\n"), [], "the policy is no rule");
 
-    // It is the one that was shown, whatever has its number by now.
+    // The shown rule is removed, even if another rule has its number by now.
     let mut scene = Scene::new();
     let mut state = scene.shown(PLAIN, (80, 24));
     press(&mut state, "5jjjjjjx");
@@ -301,7 +301,7 @@ fn nothing_more_is_asked_while_an_answer_is_due() {
     state.handle_answer(Ok(scene.answer(&Request::STATUS)));
     let asked = scene.answer_all(&mut state);
     assert!(asked.len() <= 6, "{asked:?}");
-    // Changes do not heap up either.
+    // Changes do not pile up either.
     press(&mut state, "1");
     press(&mut state, &"x".repeat(100));
     let changes = scene.answer_all(&mut state);
@@ -355,7 +355,7 @@ fn a_daemon_that_ends_and_one_that_comes_are_told() {
     state.handle_second();
     scene.answer_all(&mut state);
     assert_eq!(lines(&state)[22], "the daemon was restarted");
-    // Its events begin anew.
+    // The event numbers of the new daemon start again.
     state.handle_second();
     let asked = scene.answer_all(&mut state);
     assert!(

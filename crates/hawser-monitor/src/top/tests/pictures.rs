@@ -1,4 +1,4 @@
-//! What the terminal shows.
+//! Pictures on the terminal.
 
 use hawser_control::{
     Change, Event, LinkHistory, PacketFlowLink, PacketFlowStatus, PacketPlacing, PlacedConnection,
@@ -9,7 +9,7 @@ use ratatui::style::Color;
 use super::super::state::State;
 use super::scene::{ASCII, COLOURED, PLAIN, Scene, lines, link, picture, press, stream, text};
 
-/// Every view of it, the help, a list and a line.
+/// Every view, the help, a list and a line.
 const EVERYTHING: [&str; 8] = ["1", "2", "3", "4", "5", "?", "S", "/x"];
 
 #[test]
@@ -249,7 +249,7 @@ fn what_goes_over_a_session_is_one_of_its_streams_and_counted_once() {
 #[test]
 fn a_history_is_drawn_of_the_link_that_it_is_of() {
     let mut scene = Scene::new();
-    // Another interface has got the number since.
+    // Another interface has the number by now.
     scene.history.links[1] = LinkHistory {
         name: "gone0".to_owned(),
         index: LinkIndex::new(3),

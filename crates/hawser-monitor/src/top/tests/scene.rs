@@ -1,4 +1,4 @@
-//! A daemon's answers, and what the terminal shows of them.
+//! A daemon's answers, and the resulting pictures.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) const ASCII: Look = Look {
     ascii: true,
 };
 
-/// What a daemon would answer.
+/// Answers of a simulated daemon.
 #[derive(Clone)]
 pub(super) struct Scene {
     pub(super) status: StatusSnapshot,
@@ -43,7 +43,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Two links, a session with a stream, a connection beside it.
+    /// Creates two links, a session with a stream, and a connection beside it.
     pub(super) fn new() -> Self {
         let links = vec![link("dsl", 2, 1, 49), link("lte", 3, 0, 30)];
         let history = links.iter().map(history).collect();
@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// The answer to one request; changes are made, whatever they are.
+    /// Returns the answer to one request; every change succeeds.
     pub(super) fn answer(&self, request: &Request) -> Response {
         match request {
             Request::Status { .. } => Response::Status(Box::new(self.status.clone())),
@@ -104,7 +104,7 @@ impl Scene {
         }
     }
 
-    /// A terminal that has shown this for a second.
+    /// Creates a terminal that has shown this for a second.
     pub(super) fn shown(&self, look: Look, size: (u16, u16)) -> State {
         let mut state = State::new(look, size);
         state.handle_second();
@@ -112,7 +112,7 @@ impl Scene {
         state
     }
 
-    /// Answers until nothing is asked any more; what was asked.
+    /// Answers until no request is left. Returns the requests.
     pub(super) fn answer_all(&self, state: &mut State) -> Vec<Request> {
         let mut asked = Vec::new();
         while let Some(request) = state.poll_request() {
@@ -137,7 +137,7 @@ pub(super) fn press(state: &mut State, text: &str) -> Wish {
     wish
 }
 
-/// What is on the terminal.
+/// Returns the content of the terminal.
 pub(super) fn picture(state: &State) -> Buffer {
     let (columns, lines) = state.size;
     let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
@@ -145,7 +145,7 @@ pub(super) fn picture(state: &State) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-/// Its lines, without the blanks at their ends.
+/// Returns the lines of the terminal, without trailing blanks.
 pub(super) fn lines(state: &State) -> Vec<String> {
     let buffer = picture(state);
     let width = usize::from(buffer.area.width.max(1));

@@ -98,8 +98,8 @@ fn what_came_at_once_is_cut_into_datagrams_that_share_little_memory() {
     }
 }
 
-/// Of two packets that are too large for the interface, the one that may be cut arrives; and the
-/// first that is not too large does, after that.
+/// Of two packets that are too large for the interface, the one that may be fragmented arrives;
+/// after that, the first packet that fits arrives.
 async fn send_over_narrow_interface(address: IpAddr) {
     let local = Local {
         link: LinkIndex::new(0),
@@ -107,7 +107,7 @@ async fn send_over_narrow_interface(address: IpAddr) {
     };
     let [from, to] = [0; 2].map(|port| LinkSocket::bind(local, port, Sharing::Alone).unwrap());
     let remote = SocketAddr::new(address, to.port().unwrap());
-    // Nothing waits for a socket here that the runtime has not looked at yet.
+    // The runtime has to know that the socket is writable: nothing here waits for it later.
     from.socket.writable().await.unwrap();
     let packets = [
         (1, 1450, false),

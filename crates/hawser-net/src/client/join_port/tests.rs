@@ -1,4 +1,4 @@
-//! Who is taken at the port, and what everybody else gets: an end, without a word.
+//! Which connections the port accepts; all others are closed without a byte.
 
 use hawser_session::seal::{Aead, SessionKeys};
 use hawser_session::{SessionConfig, Side};
@@ -56,7 +56,7 @@ async fn an_offer_is_taken_once_and_only_by_its_session() {
     assert_eq!(judged(&waiting, &offer, elsewhere), Err(Refused::Forged));
     let unknown = keys(3).join_offer(3, ends());
     assert_eq!(judged(&waiting, &unknown, ends()), Err(Refused::NoSession));
-    // What was refused has used up no number.
+    // Refused offers have used up no number.
     assert_eq!(judged(&waiting, &offer, ends()), Ok(()));
     assert_eq!(judged(&waiting, &offer, ends()), Err(Refused::Replayed));
     let late = keys(1).join_offer(2, ends());
@@ -86,7 +86,7 @@ async fn connections_in_vain_are_counted_where_they_were_meant_for_a_session() {
     assert_eq!(waiting.missed.load(Ordering::Relaxed), 1);
 }
 
-/// A port on the loopback interface, and where it is.
+/// A port on the loopback interface, and its address.
 async fn open() -> (Arc<Waiting>, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -111,7 +111,7 @@ async fn connect(from: &str, to: SocketAddr) -> (TcpStream, OfferEnds) {
 async fn is_closed_without_a_word(mut stream: TcpStream) {
     let mut said = Vec::new();
     let end = timeout(LONG, stream.read_to_end(&mut said)).await;
-    // A reset is an end as well: what was sent was not read.
+    // A reset is an end as well: the received bytes were not read.
     let _ = end.expect("the connection is closed");
     assert!(said.is_empty(), "{said:?}");
 }
@@ -141,7 +141,7 @@ async fn strangers_are_told_nothing() {
     let (captured, ends) = connect("127.0.0.1", at).await;
     let captured_offer = keys(1).join_offer(0, ends).encode();
     drop(captured);
-    // An offer for another connection, one of another session, and what is none.
+    // An offer for another connection, an offer of another session, and bytes that are no offer.
     let (mut replay, _) = connect("127.0.0.1", at).await;
     replay.write_all(&captured_offer).await.unwrap();
     let (mut foreign, ends) = connect("127.0.0.1", at).await;

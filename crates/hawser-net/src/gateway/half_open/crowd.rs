@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 
 use crate::identity::PublicKey;
 
-/// What connections have in common that share places.
+/// The common origin of connections that share a limit of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Group {
     /// A range of addresses, by its first one.
     Addresses(IpAddr),
-    /// The key of a caller that comes by a gateway.
+    /// The key of a caller that came by a gateway.
     Caller(PublicKey),
-    /// All callers that come by a gateway.
+    /// All callers that came by a gateway.
     Callers,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct Guest {
     pub(super) source: Group,
     /// The network that it comes from.
     pub(super) network: Group,
-    /// Since when it has its place.
+    /// Time since which the connection has its place.
     pub(super) since: Instant,
-    /// Told when it gets a place.
+    /// Notified when the connection gets a place.
     pub(super) ready: Arc<Notify>,
-    /// Told when it loses its place.
+    /// Notified when the connection loses its place.
     pub(super) displaced: Arc<Notify>,
 }
 
@@ -76,7 +76,7 @@ impl Crowd {
         self.by_network.get(&guest.network).copied().unwrap_or(0)
     }
 
-    /// Returns the first one that `is_meant`.
+    /// Returns the first connection that `is_meant`.
     pub(super) fn first(&self, is_meant: impl Fn(&Guest) -> bool) -> Option<u64> {
         let mut guests = self.guests.iter();
         guests
@@ -84,8 +84,8 @@ impl Crowd {
             .map(|(number, _)| *number)
     }
 
-    /// Returns those that are `meant` and come from the network, and there from the source, with
-    /// the most, the oldest first.
+    /// Returns those `meant` connections that come from the network, and there from the source,
+    /// with the most connections; the oldest first.
     pub(super) fn heaviest(&self, meant: impl Fn(&Guest) -> bool) -> Vec<u64> {
         let weight = |it: &Guest| (self.of_network(it), self.of_source(it));
         let meant = || self.guests.iter().filter(|(_, it)| meant(it));

@@ -43,7 +43,7 @@ fn a_newcomer_gets_in_at_once_when_idle_connections_of_eight_sources_hold_every_
     }
     assert!(idle.iter().all(has_place));
     let client = enter(&half_open, "198.51.100.1");
-    // Those that are refilled displace each other.
+    // Sources that refill their places displace their own connections.
     for host in 1..=8 {
         idle.push(enter(&half_open, &format!("192.0.{host}.1")));
     }
@@ -77,7 +77,7 @@ fn each_caller_that_comes_by_a_gateway_has_places_of_its_own() {
     assert!(has_place(&caller));
     // A program of this machine is no caller.
     assert!(has_place(&enter(&half_open, "127.0.0.1")));
-    // All of them have no more than a network has.
+    // All callers together have no more places than a network has.
     let crowd: Vec<Place> = (3..99).map(came_by_gateway).collect();
     let callers = flood.iter().chain([&caller]).chain(&crowd);
     assert_eq!(callers.filter(|it| has_place(it)).count(), 4);
@@ -134,7 +134,7 @@ fn joins_of_a_live_session_are_not_displaced_and_leave_places_for_other_sessions
 
 /// After a restart of the gateway, for example.
 #[tokio::test]
-async fn clients_that_come_at_once_wait_for_each_other_and_displace_nobody() {
+async fn clients_that_come_at_once_wait_for_each_other_and_displace_no_other() {
     let half_open = half_open(16, 8);
     let source = |n: usize| format!("192.0.2.{}", n % 50);
     let places: Vec<Place> = (0..64).map(|n| enter(&half_open, &source(n))).collect();
@@ -149,7 +149,7 @@ async fn clients_that_come_at_once_wait_for_each_other_and_displace_nobody() {
 }
 
 #[test]
-fn who_waits_takes_the_place_of_one_that_had_time_for_a_handshake() {
+fn a_waiting_connection_takes_the_place_of_one_that_had_time_for_a_handshake() {
     let half_open = half_open(4, 1);
     let idle = enter(&half_open, "192.0.2.1");
     let client = enter(&half_open, "192.0.2.1");

@@ -44,7 +44,7 @@ fn the_link_without_the_default_route_is_answered_by_itself() {
         }
         client.ip("address add 10.0.0.2/24 dev uno");
         ip("route add default via 10.0.0.2 dev one");
-        // By the second link it reaches the first one's address as well.
+        // By the second link the client reaches the first link's address as well.
         client.ip("route add 10.0.0.1/32 dev due metric 9");
     };
     both_links_are_joined(test, "10.0.0.1:7443", lay);
@@ -66,7 +66,7 @@ fn both_links_are_joined(test: &str, address: &str, lay: impl FnOnce(&Neighbour)
         lay(&client);
         run(async {
             let _gateway = gateway(address).await;
-            // A link may come when the gateway is there already.
+            // A link may come up while the gateway runs already.
             ip("link set two up");
             for filter in ["0", "2"] {
                 for name in ["all", "one", "two"] {

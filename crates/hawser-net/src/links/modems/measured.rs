@@ -1,4 +1,4 @@
-//! What ModemManager was asked to measure, and how that ends.
+//! The measurements that ModemManager was asked for, and how they end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use crate::bus::{BusError, Service, property};
 
-/// Modems that measure since this program has asked for it.
+/// Modems that measure because this program has asked for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measured {
-    /// The bus's name for the ModemManager that was asked.
+    /// The bus's name for the ModemManager process that was asked.
     owner: String,
-    /// The seconds between measurements, by ModemManager's names for modems.
+    /// Seconds between measurements, by ModemManager's names for modems.
     modems: BTreeMap<String, u32>,
 }
 
@@ -23,8 +23,8 @@ impl Measured {
         }
     }
 
-    /// Takes in that `service` is asked to have a modem measure, so many seconds apart. What
-    /// another service was asked for is void.
+    /// Records that `service` is asked to have a modem measure every `seconds`. Discards requests
+    /// to another service process.
     pub(super) fn insert(&mut self, service: &Service, path: &str, seconds: u32) {
         if self.owner != service.owner() {
             *self = Self::by(service.owner());
@@ -32,7 +32,7 @@ impl Measured {
         self.modems.insert(path.to_owned(), seconds);
     }
 
-    /// Takes in that a modem was not asked after all.
+    /// Records that a modem was not asked after all.
     pub(super) fn remove(&mut self, path: &str) {
         self.modems.remove(path);
     }
@@ -42,7 +42,7 @@ impl Measured {
         self.modems.retain(|path, _| is_there(path));
     }
 
-    /// Has modems measure no longer, where what was asked for still holds.
+    /// Ends the measurements of modems whose interval is still the one asked for.
     pub(crate) async fn end(self) -> Result<(), BusError> {
         let service = Service::find(NAME).await?;
         let Some(service) = service.filter(|it| it.owner() == self.owner) else {
@@ -50,7 +50,7 @@ impl Measured {
         };
         let mut ended = Ok(());
         for (path, seconds) in self.modems {
-            // A modem that is gone measures nothing.
+            // A modem that is gone no longer measures.
             let Ok(signal) = service.properties(&path, SIGNAL).await else {
                 continue;
             };
@@ -62,7 +62,7 @@ impl Measured {
     }
 }
 
-/// One line: neither names on a bus nor those of objects have blanks or `=` in them.
+/// Writes one line: neither bus names nor object names contain blanks or `=`.
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.owner)?;
@@ -71,7 +71,7 @@ impl fmt::Display for Measured {
     }
 }
 
-/// The line does not list measurements.
+/// The line is not a list of measurements.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotMeasured;
 
@@ -93,13 +93,13 @@ impl FromStr for Measured {
     }
 }
 
-/// Has a modem measure its signal so many seconds apart; 0 ends it.
+/// Makes a modem measure its signal every `seconds`; 0 ends it.
 pub(super) async fn set_up(service: &Service, path: &str, seconds: u32) -> Result<(), BusError> {
     service.call(path, SIGNAL, "Setup", &(seconds,)).await
 }
 
 pub(super) const NAME: &str = "org.freedesktop.ModemManager1";
-/// The interface of a modem that tells its signal.
+/// Interface of a modem that has its signal.
 pub(super) const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_guard_is_told_comes_back() {
+    fn a_line_for_the_guard_parses_to_the_same_measurements() {
         let mut measured = Measured::by(":1.7");
         assert_eq!(measured.to_string().parse(), Ok(measured.clone()));
         for (number, seconds) in [(0, 5), (12, 60)] {

@@ -1,4 +1,4 @@
-//! Having ModemManager measure signals, for as long as this program runs.
+//! Makes ModemManager measure signals for as long as this program runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,27 +10,27 @@ use super::measured::{Measured, SIGNAL, set_up};
 use crate::bus::{Interfaces, Service, property};
 use crate::guard::Guard;
 
-/// Asks ModemManager to measure the signals of modems. A guard ends that when this program ends,
-/// however it ends.
+/// Asks ModemManager to measure the signals of modems. A guard ends the measurements when this
+/// program ends, however it ends.
 #[derive(Debug, Default)]
 pub struct Measuring {
-    /// How often, by the names of links.
+    /// Intervals of measurement, by the names of links.
     wanted: BTreeMap<String, Duration>,
     guard: Option<Guard>,
     measured: Measured,
-    /// Modems that were not made to measure, and why.
+    /// Modems that could not be made to measure, and why.
     refused: BTreeMap<String, Refusal>,
 }
 
 #[derive(Debug)]
 struct Refusal {
     reason: String,
-    /// Not asked before that time.
+    /// Time of the next attempt.
     until: Instant,
 }
 
 impl Measuring {
-    /// Measures the signals of the links `wanted`, so often; `guard` ends it.
+    /// Measures signals of the links in `wanted` at these intervals; `guard` ends that.
     pub fn new(wanted: BTreeMap<String, Duration>, guard: Guard) -> Self {
         Self {
             wanted,
@@ -39,8 +39,8 @@ impl Measuring {
         }
     }
 
-    /// Asks for what is wanted of a modem, unless another program has asked for some interval of
-    /// its own.
+    /// Asks for the wanted measurement of a modem, unless another program has already set an
+    /// interval.
     pub(super) async fn ask<'a>(
         &mut self,
         service: &Service,
@@ -59,14 +59,14 @@ impl Measuring {
         }
         let seconds = u32::try_from(every.as_secs()).unwrap_or(u32::MAX).max(1);
         self.measured.insert(service, path, seconds);
-        // The guard hears of it before it happens.
+        // The guard must know of the measurement before it begins.
         if let Err(error) = self.tell_guard() {
-            return self.refuse(path, format!("what would end that is gone: {error}"));
+            return self.refuse(path, format!("cannot tell the guard: {error}"));
         }
         match set_up(service, path, seconds).await {
             Ok(()) => drop(self.refused.remove(path)),
             Err(error) => {
-                // Without an answer it may have happened.
+                // Without an answer the call may have taken effect.
                 if error.is_of_one_question() {
                     self.measured.remove(path);
                     let _ = self.tell_guard();
@@ -82,13 +82,13 @@ impl Measuring {
     }
 
     fn refuse(&mut self, path: &str, reason: String) {
-        tracing::warn!(reason, "a modem's signal is not measured");
+        tracing::warn!(reason, "cannot measure a modem's signal");
         let until = Instant::now() + ASK_AGAIN;
         let refusal = Refusal { reason, until };
         self.refused.insert(path.to_owned(), refusal);
     }
 
-    /// Returns why a modem does not measure although that is wanted.
+    /// Returns why a modem does not measure although the user wants it.
     pub(super) fn refusal(&self, path: &str) -> Option<&str> {
         self.refused.get(path).map(|it| it.reason.as_str())
     }
@@ -101,7 +101,7 @@ impl Measuring {
 
     /// Ends the measurements, by ending the guard.
     pub(super) async fn end(self) {
-        // The guard does little, and is waited for.
+        // The guard has little to do, so this waits for it.
         let _ = tokio::task::spawn_blocking(move || drop(self.guard)).await;
     }
 }
@@ -112,5 +112,5 @@ impl Refusal {
     }
 }
 
-/// After a refusal: the user may have changed what led to it.
+/// Delay after a refusal: the user may have removed its cause.
 const ASK_AGAIN: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The files that name the servers.
+//! The files that list name servers.
 
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::files::read_bounded;
 use crate::links::Link;
 
-/// The servers of one link, by the first file that tells; `None` if none does.
+/// Returns the servers of one link, from the first file that lists any; `None` if no file does.
 ///
-/// An empty list is an answer too: nobody but the system's resolver may ask there.
+/// An empty list means that only the system's resolver may ask over this link.
 pub(super) fn of_link(root: &Path, link: &Link) -> Option<Vec<IpAddr>> {
     let index = link.index.value();
-    // What systemd-resolved was told by NetworkManager or another program, and what
-    // systemd-networkd got by DHCP.
+    // Written by systemd-resolved for NetworkManager or another program, and by systemd-networkd
+    // for DHCP.
     for file in [
         format!("run/systemd/resolve/netif/{index}"),
         format!("run/systemd/netif/links/{index}"),
@@ -23,7 +23,7 @@ pub(super) fn of_link(root: &Path, link: &Link) -> Option<Vec<IpAddr>> {
             return Some(if is_strict(root) { Vec::new() } else { servers });
         }
     }
-    // What DHCP clients and PPP left for resolvconf, one file for each way to get an address.
+    // Written by DHCP clients and PPP for resolvconf, one file for each source of addresses.
     let folders = [
         "run/resolvconf/interfaces",
         "run/resolvconf/interface",
@@ -42,12 +42,12 @@ pub(super) fn of_link(root: &Path, link: &Link) -> Option<Vec<IpAddr>> {
     None
 }
 
-/// The servers of the whole machine that are no resolver on it.
+/// Returns the servers of the whole machine, except resolvers on it.
 pub(super) fn common(root: &Path) -> Vec<IpAddr> {
     if is_strict(root) {
         return Vec::new();
     }
-    // Where the first names a resolver on this machine, the others have the servers behind it.
+    // If the first file lists a resolver on this machine, the others list the servers behind it.
     let files = [
         "etc/resolv.conf",
         "run/systemd/resolve/resolv.conf",
@@ -64,7 +64,7 @@ pub(super) fn common(root: &Path) -> Vec<IpAddr> {
     Vec::new()
 }
 
-/// All servers that programs are told to ask, resolvers on this machine included.
+/// Returns all servers that programs may be configured to ask, resolvers on this machine included.
 pub(super) fn named(root: &Path) -> Vec<IpAddr> {
     let files = [
         "etc/resolv.conf",
@@ -76,8 +76,8 @@ pub(super) fn named(root: &Path) -> Vec<IpAddr> {
     texts.flat_map(|text| name_servers(&text)).collect()
 }
 
-/// The files in `folder` for the interface `name`, which are called by it, with the program that
-/// wrote them behind a dot.
+/// Returns the files in `folder` for the interface `name`: the file name is the interface name,
+/// optionally followed by a dot and the program that wrote it.
 fn files_of(folder: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
@@ -95,7 +95,7 @@ fn files_of(folder: &Path, name: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The servers in the lines of systemd; `None` if none are named.
+/// Returns the servers in a file of systemd; `None` if it lists none.
 fn assignments(text: &str) -> Option<Vec<IpAddr>> {
     let value = |keys: &[&str]| {
         let mut lines = text.lines().filter_map(|line| line.split_once('='));
@@ -105,15 +105,15 @@ fn assignments(text: &str) -> Option<Vec<IpAddr>> {
     let is_apart = value(&["DEFAULT_ROUTE", "DNS_DEFAULT_ROUTE"]) == Some("no");
     let is_encrypted = value(&["DNSOVERTLS", "DNS_OVER_TLS"]) == Some("yes");
     if is_apart || is_encrypted {
-        // For the names of one network only, or never in the clear.
+        // These servers are for the names of one network only, or only for encrypted queries.
         return Some(Vec::new());
     }
     let servers: Vec<_> = servers.split_whitespace().filter_map(server).collect();
     (!servers.is_empty()).then_some(servers)
 }
 
-/// True if the machine's resolver may ask encrypted only, or has to validate what it is told:
-/// others' answers are no substitute then.
+/// Returns whether the machine's resolver must ask encrypted, or must validate answers: then
+/// answers of other servers are no substitute.
 fn is_strict(root: &Path) -> bool {
     let folder = root.join("etc/systemd/resolved.conf.d");
     let more = fs::read_dir(folder).into_iter().flatten().take(MAX_FILES);
@@ -122,7 +122,7 @@ fn is_strict(root: &Path) -> bool {
     let mut files = vec![root.join("etc/systemd/resolved.conf")];
     files.append(&mut more);
     let texts: Vec<String> = files.iter().filter_map(|file| read(file)).collect();
-    // The last line that names a key counts.
+    // The last line with a key takes precedence.
     let is_on = |key: &str| {
         let lines = texts.iter().flat_map(|text| text.lines());
         let mut values = lines.filter_map(|line| line.strip_prefix(key));
@@ -132,7 +132,7 @@ fn is_strict(root: &Path) -> bool {
     is_on("DNSOverTLS=") || is_on("DNSSEC=")
 }
 
-/// The servers of a `resolv.conf`.
+/// Returns the servers of a `resolv.conf`.
 fn name_servers(text: &str) -> Vec<IpAddr> {
     let mut servers = Vec::new();
     for line in text.lines() {
@@ -144,7 +144,7 @@ fn name_servers(text: &str) -> Vec<IpAddr> {
     servers
 }
 
-/// An address, perhaps with a port, a scope or the name in its certificate. One with another port
+/// Parses an address with an optional port, scope or certificate name. A server with a port other
 /// than 53 does not speak plain DNS.
 fn server(text: &str) -> Option<IpAddr> {
     let address = text.split('#').next()?;
@@ -154,9 +154,9 @@ fn server(text: &str) -> Option<IpAddr> {
     address.split('%').next()?.parse().ok()
 }
 
-/// The text of a small file, whatever else is in it.
+/// Returns the text of a small file, whatever its encoding.
 fn read(path: &Path) -> Option<String> {
-    // Not a pipe or a device, which could block.
+    // Skips pipes and devices, which could block.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
@@ -165,7 +165,7 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Where servers listen.
+/// The port of name servers.
 pub(super) const PORT: u16 = 53;
 const MAX_FILE: u64 = 64 * 1024;
 const MAX_FILES: usize = 256;

@@ -20,7 +20,7 @@ fn put(root: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// The servers of links 2 (`dsl`) and 3 (`lte`), as addresses.
+/// Returns the servers of links 2 (`dsl`) and 3 (`lte`), as addresses.
 async fn found(root: &Path) -> [Vec<String>; 2] {
     let links = [
         link(2, "dsl", "192.0.2.10"),

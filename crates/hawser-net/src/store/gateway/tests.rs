@@ -105,7 +105,7 @@ fn another_process_is_noticed_and_nothing_of_it_lost() {
     let (_parent, dir, daemon) = with_invite();
     let command = GatewayStore::open(&dir).unwrap();
     command.add_invite(key(2), LATER, NOW).unwrap();
-    // Without a reload in between.
+    // The daemon has not reloaded in between.
     daemon.admit_enrolment(key(1), key(9), NOW).unwrap();
     assert_eq!(daemon.invites().len(), 2);
     assert!(!command.is_peer(&key(9)));
@@ -260,7 +260,7 @@ fn a_peer_can_be_given_a_name_that_fits_a_table() {
 }
 
 #[test]
-fn nobody_enrols_with_a_revoked_invite_not_even_in_a_process_that_knew_it() {
+fn no_client_enrols_with_a_revoked_invite_even_in_a_process_that_knew_it() {
     let (_parent, dir, store) = with_invite();
     let other = GatewayStore::open(&dir).unwrap();
     assert!(other.accepts_enrolment(&key(1), NOW));
@@ -296,7 +296,7 @@ fn of_too_many_unused_invites_those_that_expire_first_are_forgotten() {
     store.admit_enrolment(key(1), key(9), NOW).unwrap();
     store.limit_unused_invites(1).unwrap();
     let left: Vec<_> = store.invites().iter().map(|invite| invite.key).collect();
-    // The used one stays, so that it can be said that it was used.
+    // The used invite stays, so that a later client can be told that it was used.
     assert_eq!(left, [key(1), key(2)]);
 }
 
@@ -317,12 +317,12 @@ fn what_root_changes_in_the_directory_of_a_service_stays_the_service_s() {
     for name in ["key", "gateway.json", "gateway.lock"] {
         assert_eq!(owner(&dir.file(name)), SERVICE, "{name}");
     }
-    // Root reads what the service has written, though not what a third user has.
+    // Root reads files that the service has written, but not files of a third user.
     assert_eq!(GatewayStore::open(&dir).unwrap().invites().len(), 1);
     dir.identity().unwrap();
     chown(dir.file("key"), Some(SERVICE + 1), None).unwrap();
     assert!(dir.identity().is_err());
-    // A service that is not what it should be must not be given other files, nor lead to them.
+    // A compromised service must not gain other files by symbolic links.
     let other = parent.path().join("of-root");
     fs::write(&other, "").unwrap();
     fs::remove_file(dir.file("gateway.lock")).unwrap();
@@ -331,7 +331,7 @@ fn what_root_changes_in_the_directory_of_a_service_stays_the_service_s() {
     assert_eq!(owner(&other), 0);
 }
 
-/// Nobody in particular.
+/// An arbitrary user id.
 const SERVICE: u32 = 61_234;
 
 #[test]
@@ -339,7 +339,7 @@ fn whichever_step_of_writing_fails_a_restart_finds_the_old_state_or_the_new_one(
     at_every_step(
         || {
             let (parent, dir, store) = with_invite();
-            // What an earlier crash has left harms nothing.
+            // The remains of an earlier crash do no harm.
             fs::write(dir.file(".hawser-left"), "{").unwrap();
             (parent, dir, store)
         },
@@ -355,7 +355,7 @@ fn whichever_step_of_writing_fails_a_restart_finds_the_old_state_or_the_new_one(
             let is_new = again.is_peer(&key(9));
             assert_eq!(again.invites()[0].used_by.is_some(), is_new, "{step:?}");
             assert_eq!(is_new, step == Step::SyncDirectory);
-            // Nobody has to restart to see what is so.
+            // The running process sees the new state without a restart.
             assert_eq!(store.is_peer(&key(9)), is_new, "{step:?}");
             let retried = store.admit_enrolment(key(1), key(9), NOW).unwrap();
             assert_eq!(retried == Enrolment::Known, is_new);

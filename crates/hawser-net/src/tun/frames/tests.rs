@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use super::*;
 use crate::tun::{Tun, TunAddresses, TunError, create, set_up};
 
-/// Datagrams of one flow of UDP, as [`Split`] makes them.
+/// Makes datagrams of one UDP flow, as [`Split`] does.
 fn datagrams(count: usize) -> Vec<Bytes> {
     let payload = vec![7; 100 * count];
     let length = 28 + payload.len();
@@ -25,7 +25,7 @@ fn datagrams(count: usize) -> Vec<Bytes> {
     packet.extend_from_slice(&(length as u16 - 20).to_be_bytes());
     packet.extend_from_slice(&[0, 0]);
     packet.extend_from_slice(&payload);
-    // A header of virtio: the checksum is open, UDP is to be cut in pieces of 100 bytes.
+    // A virtio header: the checksum is open, UDP is to be cut into pieces of 100 bytes.
     let mut frame = vec![1, 5, 28, 0, 100, 0, 20, 0, 6, 0];
     frame.extend_from_slice(&packet);
     let mut memory = TunMemory::new();
@@ -37,7 +37,7 @@ fn datagrams(count: usize) -> Vec<Bytes> {
     packets
 }
 
-/// Takes frames, or refuses those of several packets, and notes how many packets each has.
+/// Accepts frames, or refuses those of several packets, and notes how many packets each has.
 fn kernel(refuses: bool, taken: &RefCell<Vec<usize>>) -> impl Write {
     move |frame: &[IoSlice<'_>]| {
         let packets = frame.len() - 1;
@@ -98,7 +98,7 @@ fn one_success_makes_refusals_forgotten() {
 }
 
 #[test]
-fn what_cannot_be_read_is_passed_on_to_be_counted() {
+fn a_malformed_frame_is_passed_on_to_be_counted() {
     let frames = Frames::new(TunFrames::Tcp);
     let mut memory = TunMemory::new();
     let mut packets = Vec::new();
@@ -110,8 +110,8 @@ fn what_cannot_be_read_is_passed_on_to_be_counted() {
     assert_eq!(packets, [&[0x15, 9][..], &[], &[0, 0]]);
 }
 
-/// Sends everything of a device back to where it came from, under the address that it went to:
-/// sums stay right where two addresses are exchanged. Counts the most packets of one look.
+/// Sends all packets of a device back to their source, under the address that they went to:
+/// checksums stay right when two addresses are exchanged. Records the most packets of one read.
 async fn reflect(tun: Arc<Tun>, most: Arc<AtomicUsize>) {
     let mut memory = TunMemory::new();
     let mut packets = Vec::new();
@@ -152,7 +152,7 @@ async fn device() -> Option<(Arc<Tun>, Arc<AtomicUsize>)> {
     Some((tun, most))
 }
 
-/// Long streams, and a train of datagrams, through a real device.
+/// Sends long streams, and a train of datagrams, through a real device.
 async fn carry_all() {
     let Some((tun, most)) = device().await else {
         return;
@@ -161,7 +161,7 @@ async fn carry_all() {
     if tun.frames.kind == TunFrames::Bare {
         return;
     }
-    // More than one look would take without frames. On a busy machine looks may find little.
+    // Without frames a read returns at most 64 packets. On a busy machine reads may find fewer.
     while most.load(Ordering::Relaxed) <= 64 {
         carry_stream().await;
     }

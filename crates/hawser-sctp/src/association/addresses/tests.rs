@@ -135,7 +135,7 @@ fn a_packet_that_was_sent_on_from_elsewhere_moves_nothing_and_gets_little_back()
     }
 }
 
-/// What IPv4, UDP and a seal add to a packet.
+/// Bytes that IPv4, UDP and a seal add to a packet.
 const UDP_AND_SEAL: usize = 51;
 
 #[test]
@@ -227,7 +227,7 @@ fn a_packet_that_comes_where_this_host_no_longer_is_adds_nothing() {
 }
 
 #[test]
-fn what_is_to_be_asked_waits_for_a_path_without_waking_anybody() {
+fn what_is_to_be_asked_waits_for_a_path_without_waking_the_caller() {
     let (mut association, _) = sealed();
     let now = seconds(2);
     association.remove_local(now, locals(&[HOME])[0]);

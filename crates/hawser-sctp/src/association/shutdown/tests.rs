@@ -80,7 +80,7 @@ fn what_was_sent_arrives_before_the_end_is_announced() {
 }
 
 #[test]
-fn an_association_that_nobody_ends_settles_without_a_word() {
+fn an_association_that_no_end_closes_settles_without_a_word() {
     let mut shutdown = open();
     shutdown.on_settled(Instant::ZERO);
     assert_eq!((poll(&mut shutdown), shutdown.poll_timeout()), (None, None));

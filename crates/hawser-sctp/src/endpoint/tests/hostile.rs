@@ -168,7 +168,7 @@ fn an_init_from_no_host_is_dropped() {
 
 #[test]
 fn addresses_that_a_peer_must_not_list_are_passed_over() {
-    let nobody = [
+    let unusable = [
         "224.0.0.1",
         "255.255.255.255",
         "0.0.0.0",
@@ -176,7 +176,7 @@ fn addresses_that_a_peer_must_not_list_are_passed_over() {
         "::",
         "::ffff:203.0.113.1",
     ];
-    assert!(taken(AWAY, &nobody).is_empty());
+    assert!(taken(AWAY, &unusable).is_empty());
     let inside = [
         "127.0.0.1",
         "::1",
@@ -247,7 +247,7 @@ fn what_is_reported_is_bounded() {
 }
 
 #[test]
-fn where_nobody_listens_an_init_is_refused() {
+fn where_no_endpoint_listens_an_init_is_refused() {
     let config = EndpointConfig::new(AssociationConfig::default(), &locals(&[HOME]));
     let other_port = AssociationConfig {
         port: 10,

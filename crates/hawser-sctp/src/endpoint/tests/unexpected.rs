@@ -325,7 +325,7 @@ proptest! {
             let datagram = with_checksum(tag, &chunks.concat());
             match endpoint.handle_datagram(now, from_away(), datagram) {
                 Handled::For(_, packet) => association.handle_packet(now, from_away(), &packet),
-                Handled::Accepted(..) => prop_assert!(false, "nobody guesses a cookie"),
+                Handled::Accepted(..) => prop_assert!(false, "a cookie was guessed"),
                 Handled::Reply(_) | Handled::Ignored(_) => {}
             }
             let mut sent = 0;

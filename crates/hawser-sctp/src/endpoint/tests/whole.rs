@@ -393,7 +393,7 @@ fn a_peer_that_knows_nothing_of_it_any_more_ends_it() {
 }
 
 #[test]
-fn who_finds_nobody_listening_is_refused() {
+fn a_client_that_finds_no_listener_is_refused() {
     let mut net = Net::new();
     net.hosts[1].endpoint.config.accepts = false;
     net.connect(0);

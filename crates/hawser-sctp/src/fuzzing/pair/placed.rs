@@ -40,7 +40,7 @@ impl World {
             let number = number.expect("it is as long as it was");
             assert!(payload[8..].iter().all(|byte| *byte == number as u8));
             let from = &mut self.hosts[1 - host];
-            assert!(number < from.placed, "nobody sent it");
+            assert!(number < from.placed, "it was never sent");
             assert!(from.placed_seen.insert(number), "it came twice");
         }
     }

@@ -69,7 +69,7 @@ fn one_that_comes_after_it_was_given_up_is_handed_on_once() {
         inbound.on_data(at(1), placed(count), path(1)).unwrap();
         assert_eq!(inbound.receive_placed().is_some(), is_new, "{count}");
     }
-    // What nobody gave up is no news either.
+    // A second copy of a message that was not given up is not handed on either.
     inbound.on_data(at(1), placed(5), path(0)).unwrap();
     assert!(inbound.receive_placed().is_some());
     inbound.on_data(at(1), placed(5), path(1)).unwrap();

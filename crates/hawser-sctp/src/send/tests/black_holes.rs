@@ -32,7 +32,7 @@ fn large_packets_that_vanish_are_noticed_although_short_ones_arrive() {
     let mut bench = self::bench(&[20]);
     lose_the_first(&mut bench, 3);
     assert_eq!(size(&bench), 1200);
-    // What is cut from now on fits.
+    // Chunks that are cut from now on fit.
     bench.write(2, 5000);
     let sent = bench.pump();
     let cut = sent.iter().flat_map(|packet| &packet.chunks);

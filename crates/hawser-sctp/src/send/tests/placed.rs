@@ -153,7 +153,7 @@ fn what_is_lost_goes_back_to_the_owner_and_one_report_passes_over_all_holes() {
     assert_eq!(
         bench.outbound.window.bytes(),
         ByteCount::ZERO,
-        "nobody needs it any more"
+        "it is not needed any more"
     );
     bench.sack(12, &[]).unwrap();
     assert!(bench.outbound.is_settled());
@@ -274,7 +274,7 @@ fn placed_messages_and_others_get_half_each_while_both_wait() {
         bench.wait(10);
         bench.sack_all();
         if bench.outbound.queued() < ByteCount::new(50_000) {
-            // The last turns have nobody to share with.
+            // In the last turns there are no others to share with.
             break;
         }
     }

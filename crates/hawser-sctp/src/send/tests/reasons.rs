@@ -1,4 +1,4 @@
-//! What is counted of placements, for the owner's streams.
+//! Counts of placements, for the owner's streams.
 
 use hawser_sched::chunk::Reason;
 use hawser_sched::rules::LinkRules;
@@ -57,7 +57,7 @@ fn what_is_placed_on_each_link_is_counted_with_its_reason_until_it_is_taken() {
         [(Verdict::Carried, 1), (Verdict::Later, 4)]
     );
     assert_eq!(bench.outbound.take_placed(), []);
-    // What no stream of the owner is named for is not counted.
+    // Messages of no named stream of the owner are not counted.
     bench.sack(5, &[]).unwrap();
     bench.write(0, FULL);
     assert_eq!(bench.pump().len(), 1);

@@ -1,4 +1,4 @@
-//! What applications do with two sessions.
+//! Actions of applications with two sessions.
 
 use std::collections::BTreeMap;
 

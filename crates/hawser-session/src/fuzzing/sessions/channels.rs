@@ -1,4 +1,4 @@
-//! What channels between two sessions do, and a hostile peer on them.
+//! Actions of channels between two sessions, and of a hostile peer on them.
 
 use std::time::Duration;
 

@@ -125,7 +125,7 @@ fn everything_in_flight_is_acknowledged_and_forgotten() {
     }
 }
 
-/// What was in flight on a pipe that dies goes over TCP; a new association takes over again.
+/// Data in flight on a pipe that dies goes over TCP; a new association takes over again.
 #[test]
 fn a_pipe_that_dies_in_the_middle_costs_no_byte() {
     let mut pair = pair(ROUGH);
@@ -315,7 +315,7 @@ fn datagrams_go_over_it_alone_and_may_get_lost() {
 
 /// A gateway with a first channel and an association that the client began.
 #[test]
-fn what_somebody_waits_for_is_worth_two_messages() {
+fn what_a_user_waits_for_is_worth_two_messages() {
     let mut pair = pair(FAIR);
     let twice = |pair: &Pair| pair.pipes[&(ChannelId::new(9), CLIENT)].twice;
     // Of bulk no more than what opens and ends it.
@@ -327,7 +327,7 @@ fn what_somebody_waits_for_is_worth_two_messages() {
     pair.run_for(50);
     let before = twice(&pair);
     for _ in 0..10 {
-        let mut line = Bytes::from_static(b"what somebody types");
+        let mut line = Bytes::from_static(b"what a person types");
         let now = pair.now;
         pair.sides[CLIENT].write(now, id, &mut line).unwrap();
         pair.run_for(50);
@@ -344,7 +344,7 @@ fn what_somebody_waits_for_is_worth_two_messages() {
     assert_eq!(datagram(&mut pair), 1);
 }
 
-/// What the association has sent twice and what the session repeats have one budget.
+/// Messages that the association sends twice and the session's repeats have one budget.
 #[test]
 fn no_more_is_worth_two_messages_than_a_fiftieth_of_all_in_the_end() {
     let mut pair = pair(FAIR);
@@ -354,7 +354,7 @@ fn no_more_is_worth_two_messages_than_a_fiftieth_of_all_in_the_end() {
     pair.run_for(50);
     let line = |pair: &mut Pair| {
         let (now, before) = (pair.now, twice(pair));
-        let mut line = Bytes::from_static(b"what somebody types");
+        let mut line = Bytes::from_static(b"what a person types");
         pair.sides[CLIENT].write(now, id, &mut line).unwrap();
         pair.run_for(50);
         twice(pair) - before
@@ -388,7 +388,7 @@ fn what_an_association_sends_twice_is_counted_with_what_the_session_duplicates()
         // Each line brings a sample.
         for _ in 0..2 {
             let now = pair.now;
-            let mut line = Bytes::from_static(b"what somebody types");
+            let mut line = Bytes::from_static(b"what a person types");
             pair.sides[CLIENT].write(now, id, &mut line).unwrap();
             pair.run_for(50);
         }
@@ -544,7 +544,7 @@ fn a_number_for_an_association_is_granted_once_and_used_once() {
         let expected = Event::AssociationExpected(ChannelId::new(5));
         let events = std::iter::from_fn(|| session.poll_event());
         assert_eq!(events.filter(|event| *event == expected).count(), 1);
-        // Nobody can join under the number that it has taken.
+        // No channel can join under the number that it has taken.
         assert!(session.check_join(ChannelId::new(5)).is_err());
     }
 }

@@ -250,7 +250,7 @@ fn a_silent_link_loses_only_what_was_on_it() {
 }
 
 #[test]
-fn what_nobody_takes_is_bounded_and_goes_with_its_stream() {
+fn untaken_datagrams_are_bounded_and_go_with_their_stream() {
     let (mut pair, id) = pair([100, 100], [5, 5]);
     for number in 0..500 {
         send(&mut pair, CLIENT, id, number, 1200);
@@ -267,7 +267,7 @@ fn what_nobody_takes_is_bounded_and_goes_with_its_stream() {
 }
 
 #[test]
-fn what_nobody_takes_of_many_streams_is_within_the_sessions_memory() {
+fn untaken_datagrams_of_many_streams_are_within_the_sessions_memory() {
     let (mut pair, first) = pair([100, 100], [5, 5]);
     let mib = ByteCount::from_mib(1);
     pair.sides[GATEWAY].set_memory(pair.now, mib, mib);

@@ -31,7 +31,7 @@ fn stalled_stream(pair: &mut Pair, from: usize) -> StreamId {
 }
 
 #[test]
-fn a_stalled_reader_stops_nobody_else() {
+fn a_stalled_reader_stops_no_other() {
     let mut pair = scarce();
     let stalled: Vec<_> = (0..8).map(|_| stalled_stream(&mut pair, CLIENT)).collect();
     pair.run_for(3000);

@@ -181,7 +181,7 @@ fn a_stream_that_the_peer_ends_before_it_answers_is_over_for_who_opened_it() {
         lone.events();
         let ends = ends.map(|which| [stop(id), reset_sending(id)][which].clone());
         lone.hear(&ends).unwrap();
-        // Whoever waits for the answer would wait without end.
+        // An application that waits for the answer would wait without end.
         assert_eq!(lone.events().last(), Some(&Event::Reset(id, CODE)));
         assert_eq!(lone.streams(), 0);
     }

@@ -78,7 +78,7 @@ fn under_every_policy_others_get_what_a_preferred_link_cannot_take() {
         let uses_all = matches!(policy, ChunkPolicy::Backlog | ChunkPolicy::Auto);
         assert!(!uses_all || took.as_millis() < 1400, "{policy}: {took:?}");
         let before = sent_on_second(&pair, CLIENT);
-        // What comes in pieces that one link can take.
+        // Data in pieces that one link can take.
         for _ in 0..20 {
             assert!(pair.transfer(CLIENT, &data[..1200]).0 == data[..1200]);
             pair.run_for(20);

@@ -53,7 +53,7 @@ fn groups_have_equal_shares_of_what_either_end_sends_whatever_number_of_streams_
         // So have the client's own streams.
         let shares = sent_by_one_and_eight(from, [StreamGroup::OWN, other]);
         assert!(jain(shares) >= 0.95, "{shares:?} from {from}");
-        // Those of one group share by stream.
+        // Streams of one group share by stream.
         let shares = sent_by_one_and_eight(from, [one, one]);
         assert!(jain(shares) < 0.75, "{shares:?} from {from}");
     }

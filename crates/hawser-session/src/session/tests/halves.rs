@@ -271,7 +271,7 @@ fn a_peer_of_an_older_version_is_not_told_to_stop() {
 }
 
 #[test]
-fn what_nobody_reads_is_credited_to_a_peer_that_can_not_be_stopped() {
+fn unread_data_is_credited_to_a_peer_that_can_not_be_stopped() {
     let mut pair = Pair::over(&[link(1, 50, 5)]);
     pair.run_for(200);
     let id = open(&mut pair);

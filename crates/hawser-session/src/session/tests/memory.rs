@@ -1,4 +1,4 @@
-//! What a session holds for streams, whatever its peer sends.
+//! Memory that a session holds for streams, whatever its peer sends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -134,7 +134,7 @@ fn read(session: &mut Session, id: u64) -> usize {
 }
 
 #[test]
-fn streams_that_nobody_reads_take_no_more_than_the_session_may() {
+fn unread_streams_take_no_more_than_the_session_may() {
     for open in [true, false] {
         let (mut session, mut peer) = (gateway(SHARE), Peer::default());
         let mut told = Vec::new();
@@ -178,7 +178,7 @@ fn buffers_of_which_little_is_unread_are_copied_out_of_before_a_stream_is_reset(
 }
 
 #[test]
-fn a_share_that_shrinks_resets_nobody_and_does_not_grow_by_what_is_held() {
+fn a_share_that_shrinks_resets_no_stream_and_does_not_grow_by_what_is_held() {
     let (mut session, mut peer) = (gateway(SHARE), Peer::default());
     for n in 1..=100 {
         peer.send(&mut session, 2 * n, 0, 64 * 1024, true);

@@ -10,7 +10,7 @@ use hawser_wire::ChannelRole;
 use super::raw::spec;
 use crate::{Outgoing, Session, SessionConfig, Side};
 
-/// What an idle connection with bbr says, whose window has so many segments.
+/// Sample of an idle connection with bbr whose window has so many segments.
 fn idle(window: u64, rtt: u64) -> KernelSample {
     let rtt = Duration::from_millis(rtt);
     KernelSample {

@@ -157,7 +157,7 @@ impl Pipe {
     }
 }
 
-/// What an association says beside its paths.
+/// Totals of an association beside its paths.
 pub(super) struct Totals {
     unacknowledged: ByteCount,
     since_ack: Duration,

@@ -59,7 +59,7 @@ fn ops() -> impl Strategy<Value = Vec<TestOp>> {
     proptest::collection::vec(op, 1..40)
 }
 
-/// What was written to a stream, what came out, and whether its end did.
+/// Bytes written to a stream, bytes that came out, and whether its end did.
 type Content = (Vec<u8>, Vec<u8>, bool);
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What the two ends tell each other of channels.
+//! Reports between the two ends on channels.
 
 use std::time::Duration;
 

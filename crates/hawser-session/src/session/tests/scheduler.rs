@@ -112,7 +112,7 @@ fn a_gateway_sends_by_the_policy_that_the_clients_user_chose() {
         assert_eq!(by(&pair), expected, "{number}");
     }
     let plain = begun(Auto, Ecf, true);
-    assert_eq!(by(&plain), Ecf, "nobody has chosen");
+    assert_eq!(by(&plain), Ecf, "no policy was chosen");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is taken for silence, and what ends it.
+//! Beginning and end of a silence.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::raw::spec;
 use crate::{Event, Outgoing, Session, SessionConfig, Side};
 
 const BEGAN: Instant = Instant::from_nanos(1_000_000_000);
-/// What is written in a round trip.
+/// Bytes written in a round trip.
 const FULL: u64 = 200_000;
 const EXPRESS: ChannelId = ChannelId::new(0);
 const BULK: ChannelId = ChannelId::new(1);
@@ -143,7 +143,7 @@ fn what_a_channel_in_little_use_remembers_excuses_no_silence_of_one_that_is_kept
 fn a_suspect_is_sound_again_when_it_is_heard_and_not_before() {
     let mut busy = Busy::new();
     let silence = until_suspect(&mut busy);
-    // What is left in flight is younger, but no acknowledgement has come.
+    // The rest in flight is younger, but no acknowledgement has come.
     busy.acknowledge(1);
     let events = busy.step(silence + Duration::from_millis(10));
     assert!(!events.contains(&Event::Recovered(BULK)), "{events:?}");
@@ -152,7 +152,7 @@ fn a_suspect_is_sound_again_when_it_is_heard_and_not_before() {
 }
 
 #[test]
-fn what_nobody_took_yet_of_a_suspect_is_not_copied_when_it_is_heard_again() {
+fn the_queue_of_a_suspect_is_not_copied_when_it_is_heard_again() {
     let mut busy = Busy::new();
     let again = |busy: &Busy| busy.session.snapshot(busy.now, 0).counters.chunks_again;
     let before = again(&busy);

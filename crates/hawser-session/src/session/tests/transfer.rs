@@ -286,7 +286,7 @@ fn an_idle_session_has_nothing_to_do() {
 fn what_a_correct_peer_would_not_do_is_named() {
     let mut pair = Pair::over(&[link(1, 20, 10)]);
     let channel = ChannelId::new(0);
-    // An acknowledgement of a thousand records, then data on a stream that nobody opened.
+    // An acknowledgement of a thousand records, then data on a stream that was never opened.
     for (body, fault) in [
         (&b"\x01\x03\x00\x43\xe8"[..], Misbehaviour::AckOfUnsent),
         (
@@ -313,7 +313,7 @@ fn an_abandoned_stream_still_delivers_what_was_written() {
     let mut got = Vec::new();
     assert!(pair.read_for(500, GATEWAY, id, &mut got));
     assert!(got == pattern(100_000));
-    // What the peer says now has no reader.
+    // Data that the peer sends now has no reader.
     pair.sides[GATEWAY]
         .write_slice(pair.now, id, b"too late")
         .unwrap();

@@ -1,4 +1,4 @@
-//! What a trial of transports goes by.
+//! Input of a trial of transports.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 use super::*;
 
-/// What the transports would deliver, in bytes a second, and how a transfer goes. TCP was chosen
-/// while the association was silent, so that trials are of the association.
+/// The transports' rates, in bytes a second, and the course of a transfer. TCP was chosen while the
+/// association was silent, so that trials are of the association.
 struct World {
     race: TransportTrial,
     now: Instant,
@@ -82,7 +82,7 @@ fn what_delivers_more_is_kept_after_a_trial() {
     assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::First));
     assert!(world.until_trial(15));
     assert_eq!(world.race.in_use(), Transport::Association);
-    // What is small waits for the outcome where it was.
+    // Small transfers stay where they were until the outcome.
     assert_eq!(world.race.chosen(), Transport::Tcp);
     world.run(2000);
     assert_eq!(
@@ -121,12 +121,12 @@ fn what_a_network_hinders_is_compared_at_once() {
         world.used
     );
 
-    // What the links are like says less than what was measured.
+    // Properties of the links count less than measured rates.
     world.look.in_turns = true;
     world.run(3000);
     assert_eq!(world.race.chosen(), Transport::Tcp);
 
-    // What may only be the start of the association is no reason to leave it.
+    // Rates that may only be the start of the association are no reason to leave it.
     let mut world = policed();
     world.rates[0] = 140_000;
     world.run(3000);
@@ -176,7 +176,7 @@ fn what_is_compared_is_the_rate_under_the_limit() {
     }
 }
 
-/// What a limited association has in flight takes seconds, and little from TCP.
+/// Data in flight on a limited association takes seconds, and little of it from TCP.
 #[test]
 fn a_trial_does_not_wait_for_what_is_stuck_behind_a_limit() {
     let mut world = World::new(1_000_000, 100_000);

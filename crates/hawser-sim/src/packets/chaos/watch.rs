@@ -1,4 +1,4 @@
-//! What the receiver was allowed to do.
+//! Checks of the receiver's permitted behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What an announcer does for the rest of this host's user agent: its addresses and its
-//! transactions are the only ones.
+//! Access of the user agent's other parts to the announcer's addresses and transactions, which are
+//! the only ones.
 
 use std::net::IpAddr;
 
@@ -11,19 +11,19 @@ use crate::message::{Request, Response};
 use crate::transaction::{Flow, TransactionId, Transmit};
 
 impl Announcer {
-    /// Returns what has come for others. To be drained after each change.
+    /// Returns the next message for the other parts of the user agent. Drain after each change.
     pub(in crate::agent) fn poll_passed(&mut self) -> Option<Passed> {
         self.passed.pop_front()
     }
 
-    /// Returns the flow of the address from which the directory has answered best, with a Via of a
-    /// new branch for it. `None` without any address.
+    /// Returns the flow of the address from which the directory answered best, with a Via of a new
+    /// branch. `None` without any address.
     pub(in crate::agent) fn way(&mut self) -> Option<(Flow, Via)> {
         let place = self.best_place()?;
         Some((self.own[place].flow(), self.via(place)))
     }
 
-    /// Sends a request; `None` where that can't be done now.
+    /// Sends a request; `None` if that is impossible now.
     pub(in crate::agent) fn send(
         &mut self,
         now: Instant,
@@ -33,7 +33,7 @@ impl Announcer {
         self.transactions.send(now, flow, request).ok()
     }
 
-    /// Sends an ACK, which is no transaction.
+    /// Sends an ACK, which has no transaction.
     pub(in crate::agent) fn send_ack(&mut self, flow: Flow, ack: &Request) {
         let bytes = ack.to_bytes();
         self.transmits.push_back(Transmit { flow, bytes });
@@ -46,7 +46,7 @@ impl Announcer {
         id: TransactionId,
         response: &Response,
     ) {
-        // Who has asked may be gone.
+        // The caller's transaction may have ended.
         let _ = self.transactions.respond(now, id, response);
     }
 
@@ -55,13 +55,13 @@ impl Announcer {
         self.words.next_word()
     }
 
-    /// Returns as what the directory sees an address, as far as that is known.
+    /// Returns the address under which the directory sees this flow, if known.
     pub(in crate::agent) fn seen(&self, flow: Flow) -> Option<IpAddr> {
         let own = self.own.iter().find(|own| own.flow() == flow)?;
         Some(own.contact().0)
     }
 
-    /// Whether the directory knows all that it is to know, as far as it has answered.
+    /// Whether the directory has been told all changes that are due now.
     pub(in crate::agent) fn is_settled(&self, now: Instant) -> bool {
         let is_due = self.registration.poll_timeout().is_some_and(|at| at <= now);
         self.asking.is_none() && !is_due

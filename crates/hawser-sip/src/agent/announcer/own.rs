@@ -8,29 +8,29 @@ use hawser_types::{Host, Instant, Rate};
 use crate::message::Response;
 use crate::transaction::{Flow, TransactionId};
 
-/// One address of this host, from which the directory can be asked.
+/// One address of this host, from which it sends requests to the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
-    /// What goes over it leaves from this address. Another one where anything else here changes.
+    /// Flow of messages from this address. A change of any other field needs a new flow.
     pub flow: Flow,
     /// The address.
     pub address: IpAddr,
-    /// The port at which requests are taken there.
+    /// Port for requests at this address.
     pub port: u16,
-    /// What its link carries, as far as that is known.
+    /// Rate of the address's link, if known.
     pub rate: Rate,
 }
 
-/// What is known of it.
+/// State of one address.
 #[derive(Debug)]
 pub(super) struct Own {
     address: OwnAddress,
-    /// As what the directory sees it.
+    /// Address and port as the directory sees them.
     seen: Option<(IpAddr, u16)>,
     look: Look,
-    /// Failures in a row.
+    /// Consecutive failures.
     misses: u32,
-    /// When the next sign of life keeps a NAT's mapping, or finds out that a stream is dead.
+    /// Time of the next keep-alive, which keeps a NAT mapping or detects a dead stream.
     ping_at: Option<Instant>,
     is_stream: bool,
 }
@@ -53,7 +53,7 @@ impl Own {
         }
     }
 
-    /// The same with another rate.
+    /// Returns the same state with a new rate.
     pub(super) fn with(&self, address: OwnAddress) -> Self {
         Self { address, ..*self }
     }
@@ -66,32 +66,32 @@ impl Own {
         self.address.rate
     }
 
-    /// The address and port that this host knows.
+    /// Local address and port.
     pub(super) fn local(&self) -> (IpAddr, u16) {
         (self.address.address, self.address.port)
     }
 
-    /// Those that others reach.
+    /// Address and port at which other hosts reach this one.
     pub(super) fn contact(&self) -> (IpAddr, u16) {
         self.seen.unwrap_or_else(|| self.local())
     }
 
-    /// Whether the directory has answered from there.
+    /// Whether the directory answered requests from this address.
     pub(super) fn is_heard(&self) -> bool {
         self.misses == 0 && (self.seen.is_some() || self.is_stream)
     }
 
-    /// Whether it has not answered from there, nor refused to.
+    /// Whether the directory has neither answered nor failed to answer from this address.
     pub(super) fn is_unknown(&self) -> bool {
         self.misses == 0 && self.seen.is_none() && !self.is_stream
     }
 
-    /// Whether it does not answer from there any more.
+    /// Whether the directory no longer answers requests from this address.
     pub(super) fn is_lost(&self) -> bool {
         self.misses > 0 && !self.is_stream
     }
 
-    /// The smallest is asked from first.
+    /// Sort key: the address with the smallest rank sends requests.
     pub(super) fn rank(&self) -> (u32, bool, std::cmp::Reverse<Rate>) {
         (
             self.misses,
@@ -123,7 +123,7 @@ impl Own {
         matches!(self.look, Look::Asking(asked) if asked == id)
     }
 
-    /// The directory answers from there.
+    /// Records an answer of the directory to a request from this address.
     pub(super) fn answered(&mut self) {
         self.misses = 0;
     }
@@ -134,7 +134,7 @@ impl Own {
         self.look = Look::Due(now + pause.min(LONGEST_PAUSE));
     }
 
-    /// Whatever it answers: what it has seen stands in Via.
+    /// Takes the observed address from Via, whatever the status of the answer.
     pub(super) fn handle_answer(&mut self, now: Instant, response: &Response) {
         self.misses = 0;
         let vias = response.headers.vias().unwrap_or_default();
@@ -146,6 +146,7 @@ impl Own {
         let is_translated = self.seen != Some(self.local());
         self.ping_at = is_translated.then_some(now + PING_EVERY);
         let next = if is_translated {
+            // The translator may choose another port at any time.
             LOOK_AGAIN_TRANSLATED
         } else {
             LOOK_AGAIN
@@ -153,7 +154,7 @@ impl Own {
         self.look = Look::Due(now + next);
     }
 
-    /// Whether a sign of life is to be sent now.
+    /// Whether a keep-alive is due now; if so, schedules the next.
     pub(super) fn poll_ping(&mut self, now: Instant) -> bool {
         let is_due = self.ping_at.is_some_and(|at| at <= now);
         if is_due {
@@ -163,7 +164,7 @@ impl Own {
     }
 }
 
-/// UDP mappings of NAT last for half a minute at least (RFC 5626 §4.4).
+/// NAT keeps a UDP mapping for 30 s at least (RFC 5626 §4.4).
 const PING_EVERY: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 const LOOK_AGAIN_TRANSLATED: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use crate::message::{Datagram, Limits, read_datagram};
 use crate::testing::{Everybody, Everywhere};
 use crate::uri::Uri;
 
-/// A host with some links, and a directory that answers over those that are not silent.
+/// A host with some links, and a directory that answers over links that are not silent.
 struct Stage {
     now: Instant,
     host: Announcer,
@@ -26,7 +26,7 @@ struct Stage {
 struct TestLink {
     number: u64,
     address: IpAddr,
-    /// As which a translator shows it.
+    /// Public address that a translator gives to it.
     outside: SocketAddr,
     rate: u64,
     is_silent: bool,
@@ -133,7 +133,7 @@ impl Stage {
         self.directory.handle_timeout(end);
     }
 
-    /// The contacts that the directory has, with their shares.
+    /// Contacts registered at the directory, with their shares.
     fn registered(&self) -> Vec<(String, u16)> {
         let found = self
             .directory
@@ -165,7 +165,7 @@ fn all_addresses_are_registered_with_their_shares_and_what_goes_is_told_at_once(
         link(2, "192.0.2.2", 1_000_000),
     );
     let mut stage = Stage::new(&[wlan.clone(), lte.clone()], "p");
-    // Both were asked from, so there is nothing to wait for.
+    // The directory answered both addresses, so there is nothing to wait for.
     let both = [
         contact("192.0.2.1:5070", 800),
         contact("192.0.2.2:5070", 200),
@@ -192,13 +192,13 @@ fn behind_a_translator_the_outer_address_is_registered_and_kept_open() {
     let mut stage = Stage::new(std::slice::from_ref(&behind), "p");
     assert_eq!(stage.registered(), [contact("203.0.113.9:40001", 1000)]);
     stage.pass(Duration::from_secs(100));
-    // After 25, 50 and 85 s: after 60 s it has asked again.
+    // Pings after 25, 50 and 85 s; after 60 s the host asked for its address again.
     assert_eq!(stage.pings, 3);
-    // It chooses another port.
+    // The translator chooses another port.
     stage.links[0].outside = "203.0.113.9:40002".parse().unwrap();
     stage.pass(Duration::from_secs(61));
     assert_eq!(stage.registered(), [contact("203.0.113.9:40002", 1000)]);
-    // Where nothing is translated, nothing has to be kept open.
+    // Without a translator no mapping needs keep-alives.
     let mut stage = Stage::new(&[link(1, "192.0.2.1", 1)], "p");
     stage.pass(Duration::from_secs(100));
     assert_eq!(stage.pings, 0);
@@ -210,14 +210,14 @@ fn the_directory_is_asked_over_another_link_where_one_is_silent() {
     silent.is_silent = true;
     let mut stage = Stage::new(&[silent, link(2, "192.0.2.2", 1_000_000)], "p");
     stage.pass(Duration::from_secs(2));
-    // What has not answered yet is told; what does not answer is not.
+    // An address without an answer yet is registered; one that failed is not.
     assert_eq!(stage.registered().len(), 2);
     stage.pass(Duration::from_secs(60));
     assert_eq!(stage.registered(), [contact("192.0.2.2:5070", 1000)]);
     stage.links[0].is_silent = false;
     stage.pass(Duration::from_secs(300));
     assert_eq!(stage.registered().len(), 2);
-    // The link by which it is asked falls silent: the other one serves.
+    // The link to the directory falls silent: the other one is used.
     stage.links[0].is_silent = true;
     stage.pass(Duration::from_secs(900));
     assert_eq!(stage.registered(), [contact("192.0.2.2:5070", 1000)]);
@@ -251,7 +251,7 @@ fn a_wrong_password_is_not_tried_again_and_again() {
     let mut stage = Stage::new(&[link(1, "192.0.2.1", 1)], "wrong");
     stage.pass(Duration::from_secs(3600));
     assert_eq!(stage.registered(), []);
-    // Two requests each five minutes, and as many to find out the address.
+    // Two REGISTERs per five minutes, and as many requests for the address.
     assert!(stage.requests < 60, "{}", stage.requests);
 }
 
@@ -281,7 +281,7 @@ fn a_flow_that_fails_is_one_failure_whatever_was_asked_over_it() {
     stage.is_away = true;
     let link = link(1, "192.0.2.1", 1);
     stage.set_links(std::slice::from_ref(&link));
-    // The address is asked about, and the REGISTER is on its way.
+    // The request for the address and the REGISTER are in flight.
     stage.pass(Duration::from_secs(2));
     assert!(stage.host.asking.is_some());
     stage.host.handle_flow_failure(stage.now, flow(&link));

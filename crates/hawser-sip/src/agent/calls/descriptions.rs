@@ -1,4 +1,4 @@
-//! What this host says of itself, and what of others is believed.
+//! The description of this host, and verification of other hosts' descriptions.
 
 use bytes::Bytes;
 
@@ -8,10 +8,10 @@ use crate::sdp::{Candidate, Carrier, Description, Signed};
 use crate::session::Own;
 use crate::uri::SipUri;
 
-/// The descriptions of this host, and the order of those of others.
+/// This host's description, and the keys that sign and verify descriptions.
 pub(super) struct Descriptions {
     keys: Box<dyn Keys>,
-    /// This host, an address of record.
+    /// Address of record of this host.
     address: String,
     own: Description,
 }
@@ -30,7 +30,7 @@ impl Descriptions {
         }
     }
 
-    /// Returns whether that is something new.
+    /// Sets the addresses. Returns whether they changed.
     pub(super) fn set_candidates(&mut self, candidates: Vec<Candidate>) -> bool {
         if self.own.candidates == candidates {
             return false;
@@ -40,20 +40,20 @@ impl Descriptions {
         true
     }
 
-    /// Makes a description that nobody can take for a copy of one before.
+    /// Raises the version, so that the description cannot pass for a copy of an earlier one.
     pub(super) fn renew(&mut self) {
         self.own.version += 1;
     }
 
-    /// Whether the key of this host is lower than another one.
+    /// Whether the key of this host is lower than another one: the lower key's call stays.
     pub(super) fn is_lower_than(&self, key: &[u8]) -> bool {
         self.own.key[..] < *key
     }
 
-    /// What this host says of itself in a session with a host.
+    /// Returns this host's signed description for a session with a host.
     ///
-    /// It is reached by its name, not by an address: both ends may have moved when the next request
-    /// is sent, and the directory knows where they are.
+    /// The contact is the host's name, not an address: both ends may have moved when the next
+    /// request is sent, and the directory knows their addresses.
     pub(super) fn own(&self, name: &SipUri, call_id: &CallId, peer: &str) -> Own {
         let carrier = Carrier {
             call_id: call_id.as_str(),
@@ -67,7 +67,7 @@ impl Descriptions {
         }
     }
 
-    /// Reads what a host says of itself in a session. `is_asked`: it answers a call of this host's.
+    /// Verifies a peer's description. `is_asked`: the peer answers a call of this host.
     pub(super) fn check(
         &mut self,
         call_id: &CallId,
@@ -87,7 +87,7 @@ impl Descriptions {
         Ok(description)
     }
 
-    /// The same of one that comes with a new call: each call has a newer one, so the same one again
+    /// Verifies the description of a new call. Each call has a newer description, so a repeated one
     /// is a copy.
     pub(super) fn check_first(
         &mut self,

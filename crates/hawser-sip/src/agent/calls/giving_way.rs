@@ -1,22 +1,22 @@
-//! Hosts that refuse a call since they call this one themselves.
+//! Peers that refused a call as busy because they call this host themselves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// Calls of this host that have given way to the other host's, which has not come yet. The other
-/// call is in flight or will be retransmitted.
+/// Calls of this host that gave way to the peer's call, which has not arrived yet. It is in flight
+/// or will be retransmitted.
 #[derive(Debug, Default)]
 pub(super) struct GivingWay(BTreeMap<String, Instant>);
 
 impl GivingWay {
-    /// A host has refused for that reason.
+    /// Records that a peer refused a call because it calls this host.
     pub(super) fn start(&mut self, now: Instant, peer: String) {
         self.0.insert(peer, now + PATIENCE);
     }
 
-    /// Its call has come, or this one calls it again.
+    /// Removes a peer: its call arrived, or this host calls it again.
     pub(super) fn end(&mut self, peer: &str) {
         self.0.remove(peer);
     }
@@ -25,7 +25,7 @@ impl GivingWay {
         self.0.values().min().copied()
     }
 
-    /// A host whose call has not come in time.
+    /// Returns a peer whose call did not arrive in time.
     pub(super) fn poll_late(&mut self, now: Instant) -> Option<String> {
         let (peer, _) = self.0.iter().find(|(_, until)| **until <= now)?;
         let peer = peer.clone();
@@ -34,6 +34,6 @@ impl GivingWay {
     }
 }
 
-/// A request that is lost is sent for the fourth time after 3.5 s. A connection waits for twice as
-/// long as this.
+/// A lost request is retransmitted for the third time after 3.5 s. A connection waits for twice
+/// this time.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use crate::session::{Incoming, Session};
 use crate::transaction::TransactionId;
 
 impl Calls {
-    /// Returns the answer to a request; `None` where it has none.
+    /// Returns the response to a request; `None` if it gets none.
     pub(super) fn handle_request(
         &mut self,
         now: Instant,
@@ -26,7 +26,7 @@ impl Calls {
             return Some(refusal.answer(request, TAG));
         }
         match request.method {
-            // An INVITE is answered at once, so this comes too late.
+            // A CANCEL comes too late, because an INVITE is answered at once.
             Method::Cancel if cancels.is_some() => {
                 Some(Response::new(request, StatusCode::OK, Some(TAG)))
             }
@@ -41,7 +41,7 @@ impl Calls {
         }
     }
 
-    /// The session that a request belongs to.
+    /// Returns the session of a request.
     pub(super) fn call_of(&mut self, request: &Request) -> Option<&mut Call> {
         let essentials = request.essentials().ok()?;
         let is_of = |call: &&mut Call| {
@@ -78,7 +78,7 @@ impl Calls {
         }
     }
 
-    /// A host calls. It is let in when it is known; what it says of itself is heard in any case.
+    /// Handles an INVITE. A known host's addresses are reported even if its call is refused.
     fn take_call(
         &mut self,
         now: Instant,
@@ -99,7 +99,7 @@ impl Calls {
         let checked = self.descriptions.check_first(&call_id, &name, &invite.body);
         let description = match checked {
             Ok(description) => description,
-            // One answer to both: who is not known may not learn who is.
+            // One answer for both: an unknown caller must not learn which hosts are known.
             Err(Doubt::Stranger | Doubt::Wrong) => return refuse(StatusCode::DECLINE),
             Err(doubt) => {
                 return refuse(StatusCode::NOT_ACCEPTABLE_HERE).with_reason(&doubt.to_string());
@@ -111,7 +111,7 @@ impl Calls {
             candidates: description.candidates,
             has_called: true,
         });
-        // Both call at once: the call of the lower key stays.
+        // Both hosts call at once: the call of the lower key stays.
         let is_calling = |call: &mut Call| !call.is_replaced && call.session.dialog().is_none();
         if is_lower && self.of(&name).any(is_calling) {
             return refuse(StatusCode::BUSY_HERE);
@@ -134,7 +134,7 @@ impl Calls {
 }
 
 const TAG: &str = "host";
-/// What is understood outside of a session.
+/// Methods that are supported outside of a session.
 const METHODS: [Method; 6] = [
     Method::Invite,
     Method::Ack,

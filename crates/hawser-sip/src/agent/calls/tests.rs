@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::*;
 use stage::{ALICE, BOB, CAROL, Kept, Stage, TestHost};
 
-/// An answer, and what follows at once.
+/// An answer, and the message that follows it at once.
 const MOMENT: Duration = Duration::from_millis(100);
 
 fn ended(stage: &Stage, host: usize) -> Vec<Option<CallProblem>> {
@@ -44,7 +44,7 @@ fn after_one_round_trip_each_knows_where_the_other_is() {
     // Two hops each way.
     assert_eq!(stage.hosts[BOB].times[0].since(begun), stage.delay * 2);
     assert_eq!(stage.hosts[ALICE].times[0].since(begun), stage.delay * 4);
-    // A second call changes nothing while the first one stands.
+    // A second call changes nothing while the first one exists.
     stage.call(ALICE, "bob");
     stage.call(BOB, "alice");
     stage.pass(MOMENT);
@@ -75,12 +75,12 @@ fn of_two_that_call_each_other_one_call_stays() {
 }
 
 #[test]
-fn who_gives_way_waits_for_the_other_call_also_when_that_is_late() {
+fn a_host_that_gives_way_waits_for_the_other_call_even_if_that_is_late() {
     for late in [ALICE, BOB] {
         let mut stage = Stage::new();
         let name = ["alice", "bob"][late];
         let (mut is_lost, invite) = (false, format!("INVITE sip:{name}@"));
-        // The first call to this host is lost: it is sent again after half a second.
+        // The first call to this host is lost, and retransmitted after half a second.
         stage.lie = Box::new(move |text| {
             let is_first = text.starts_with(&invite) && !std::mem::replace(&mut is_lost, true);
             (!is_first).then(|| text.to_owned())
@@ -98,7 +98,7 @@ fn who_gives_way_waits_for_the_other_call_also_when_that_is_late() {
 }
 
 #[test]
-fn who_is_busy_and_does_not_call_has_refused() {
+fn a_host_that_is_busy_and_does_not_call_has_refused() {
     let mut stage = Stage::new();
     stage.lie = Box::new(|text| {
         let is_answer = text.starts_with("SIP/2.0 200 ") && text.contains("CSeq: 1 INVITE");
@@ -136,7 +136,7 @@ fn both_may_move_at_the_same_moment() {
         assert!(place.is_some_and(|place| place <= first));
         assert_eq!(ended(&stage, host), []);
     }
-    // It takes no longer than registering and telling.
+    // The call takes no longer than the registration and the notification.
     let heard = |host: usize| {
         let host = &stage.hosts[host];
         let mut heard = host.reached().into_iter().zip(&host.times);
@@ -156,7 +156,7 @@ fn each_moves_again_while_the_other_is_away() {
     let mut stage = Stage::new();
     stage.call(ALICE, "bob");
     stage.pass(MOMENT);
-    // Bob is nowhere for a while, and the directory finds out only when he is back.
+    // Bob is unreachable for a while, and the directory notices only when he is back.
     let was_at = stage.hosts[BOB].at.take();
     stage.move_to(ALICE, "192.0.2.11");
     stage.pass(Duration::from_secs(10));
@@ -173,7 +173,7 @@ fn a_host_that_moves_while_the_directory_is_away_keeps_its_call() {
     let mut stage = Stage::new();
     stage.call(ALICE, "bob");
     stage.pass(MOMENT);
-    // Nothing comes back from the directory, for longer than a request is repeated.
+    // The directory's messages are lost, for longer than a request is retransmitted.
     stage.lie = Box::new(|_| None);
     stage.move_to(ALICE, "192.0.2.11");
     stage.pass(Duration::from_secs(40));
@@ -194,7 +194,7 @@ fn a_host_that_has_started_anew_is_found_again() {
     let mut stage = Stage::new();
     stage.call(ALICE, "bob");
     stage.pass(MOMENT);
-    // Bob was killed, and knows of no call.
+    // Bob was killed, and does not know the call.
     stage.hosts[BOB] = TestHost::new("bob", 2, &[("alice", 1)], 1001);
     stage.move_to(BOB, "192.0.2.12");
     stage.pass(Duration::from_secs(3));
@@ -210,7 +210,7 @@ fn a_host_that_has_started_anew_is_found_again() {
 }
 
 #[test]
-fn who_is_not_known_is_turned_away_and_hears_why() {
+fn an_unknown_host_is_refused_with_the_reason() {
     let mut stage = Stage::new();
     stage.call(CAROL, "alice");
     stage.pass(MOMENT);
@@ -219,7 +219,7 @@ fn who_is_not_known_is_turned_away_and_hears_why() {
     stage.call(ALICE, "dave");
     stage.pass(MOMENT);
     assert_eq!(ended(&stage, ALICE), [Some(CallProblem::NotRegistered)]);
-    // Alice knows Carol by no key.
+    // Alice does not know Carol's key.
     stage.call(ALICE, "carol");
     stage.pass(MOMENT);
     assert!(stage.hosts[CAROL].reached() == ["192.0.2.1"]);
@@ -228,10 +228,10 @@ fn who_is_not_known_is_turned_away_and_hears_why() {
 }
 
 #[test]
-fn who_is_not_known_does_not_learn_who_is() {
+fn an_unknown_host_does_not_learn_which_hosts_are_known() {
     let answers = ["alice", "mallory"].map(|claimed| {
         let mut stage = Stage::new();
-        // Carol, whom Bob does not know, calls as Alice, whom he knows, and as somebody else.
+        // Carol, whom Bob does not know, calls as Alice, whom he knows, and as Mallory.
         stage.lie = Box::new(move |text| {
             let is_call = text.starts_with("INVITE sip:bob@");
             Some(if is_call {
@@ -253,7 +253,7 @@ fn who_is_not_known_does_not_learn_who_is() {
         text
     });
     assert!(answers[0].starts_with("SIP/2.0 603 "), "{}", answers[0]);
-    // Each part of it, since a line of a header would tell as much.
+    // Every part of the answer is compared: a single header line could reveal as much.
     assert_eq!(answers[0], answers[1]);
 }
 
@@ -273,7 +273,7 @@ fn a_directory_that_lies_about_addresses_is_not_believed() {
     stage.pass(MOMENT);
     assert_eq!(stage.hosts[BOB].events, []);
     assert_eq!(ended(&stage, ALICE), [Some(CallProblem::NotKnownThere)]);
-    // The same in the answer.
+    // The same for a forged answer.
     stage.lie = Box::new(|text| {
         let lie = |body: &str| body.replace(" 192.0.2.", " 203.0.113.");
         Some(if text.starts_with("SIP/2.0 200") {
@@ -289,7 +289,7 @@ fn a_directory_that_lies_about_addresses_is_not_believed() {
         ended(&stage, ALICE)[1],
         Some(CallProblem::Doubt(Doubt::Wrong))
     );
-    // And when a host moves: what was known before stays.
+    // The same when a host moves: the earlier addresses stay.
     stage.lie = Box::new(|text| Some(text.to_owned()));
     stage.pass(Duration::from_secs(40));
     stage.call(ALICE, "bob");
@@ -318,7 +318,7 @@ fn a_directory_that_replays_what_was_said_is_not_believed() {
     let is_call = |(to, bytes): &&(_, Bytes)| *to == at && bytes.starts_with(b"INVITE ");
     let (_, invite) = stage.seen.iter().find(is_call).cloned().unwrap();
     stage.move_to(ALICE, "192.0.2.11");
-    // Longer than any transaction remembers it.
+    // Longer than any transaction remembers the INVITE.
     stage.pass(Duration::from_secs(100));
     let before = stage.hosts[BOB].events.clone();
     assert_eq!(stage.hosts[BOB].reached().last().unwrap(), "192.0.2.11");
@@ -326,7 +326,7 @@ fn a_directory_that_replays_what_was_said_is_not_believed() {
     for (number, text) in [
         text.to_owned(),
         text.replace("branch=z9hG4bK", "branch=z9hG4bKx"),
-        // In another call it is signed for the first one.
+        // In another call the signature is for the first one.
         text.replace("Call-ID: ", "Call-ID: 1"),
     ]
     .into_iter()
@@ -336,7 +336,7 @@ fn a_directory_that_replays_what_was_said_is_not_believed() {
         assert_eq!(stage.hosts[BOB].events, before, "{number}");
         assert_eq!(stage.hosts[BOB].agent.call_count(), 1, "{number}");
     }
-    // Nor when it is the latest that was said, and the call is over.
+    // A copy of the latest description is refused too, after the call.
     let bob = stage::sip("sip:bob@example.org");
     let now = stage.now;
     stage.hosts[ALICE].agent.hang_up(now, &bob);
@@ -354,7 +354,7 @@ fn a_directory_that_replays_what_was_said_is_not_believed() {
 }
 
 #[test]
-fn what_was_said_before_a_restart_is_not_believed_after_it() {
+fn a_description_from_before_a_restart_is_not_believed_after_it() {
     let mut stage = Stage::new();
     stage.call(ALICE, "bob");
     stage.pass(MOMENT);
@@ -398,9 +398,9 @@ fn the_answer_of_a_host_whose_clock_went_back_ends_the_call_with_the_cure() {
 }
 
 #[test]
-fn a_directory_that_swaps_users_joins_nobody() {
+fn a_directory_that_swaps_users_joins_no_hosts() {
     let mut stage = Stage::new();
-    // What Alice says to Bob comes to Carol, who knows Alice.
+    // Alice's description for Bob arrives at Carol, who knows Alice.
     let invite = {
         stage.call(ALICE, "bob");
         stage.pass(MOMENT);
@@ -419,7 +419,7 @@ fn a_directory_that_swaps_users_joins_nobody() {
     );
     assert_eq!(stage.hosts[CAROL].events, []);
     assert_eq!(stage.hosts[CAROL].agent.call_count(), 0);
-    // What Carol says comes to Bob as if Alice had said it.
+    // Carol's description arrives at Bob under Alice's name.
     let bob = stage.hosts[BOB].at.unwrap();
     let before = stage.hosts[BOB].events.clone();
     stage.call(CAROL, "bob");
@@ -454,7 +454,7 @@ fn requests_of_strangers_leave_no_session_behind() {
     }
     assert_eq!(stage.hosts[BOB].agent.call_count(), 0);
     stage.pass(Duration::from_secs(100));
-    // Whoever is known is let in all the same.
+    // A known host can still call.
     stage.call(ALICE, "bob");
     stage.pass(MOMENT);
     assert_eq!(stage.hosts[ALICE].reached(), ["192.0.2.2"]);

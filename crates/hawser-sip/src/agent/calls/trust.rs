@@ -1,73 +1,73 @@
-//! Who a host is, as far as it can show that.
+//! Identity of a host, proved by its key and signature.
 
 use thiserror::Error;
 
 use crate::sdp::SdpFault;
 
-/// The key of this host, and those of the hosts that it knows.
+/// The key of this host, and the keys of the hosts that it knows.
 pub trait Keys: Send {
     /// The public key of this host.
     fn own(&self) -> Vec<u8>;
 
-    /// Signs with it.
+    /// Signs with this host's private key.
     fn sign(&self, message: &[u8]) -> Vec<u8>;
 
-    /// Whether a claim is right. A key that is to be taken on trust becomes known by this.
+    /// Judges a claim. A key that is to be taken on trust becomes known by this call.
     fn judge(&mut self, claim: &Claim<'_>) -> Verdict;
 
-    /// Session and version of the newest description of a host, by its address of record.
-    /// Includes what was stored before this start.
+    /// Session and version of the newest description of a host, by its address of record. They
+    /// include numbers stored before this start.
     fn newest(&self, name: &str) -> Option<(u64, u64)>;
 
-    /// Stores the numbers of a newer description, also over a restart: no older one is believed
-    /// again.
+    /// Stores the numbers of a newer description, durably across restarts: no older description is
+    /// believed afterwards.
     fn set_newest(&mut self, name: &str, numbers: (u64, u64));
 }
 
-/// Somebody says who it is.
+/// A host's claim of its identity.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
-    /// Its name, an address of record such as `sip:bob@example.org`.
+    /// Claimed name, an address of record such as `sip:bob@example.org`.
     pub name: &'a str,
-    /// Its public key.
+    /// Claimed public key.
     pub key: &'a [u8],
-    /// What it has signed by that.
+    /// Message that the key signed.
     pub message: &'a [u8],
     /// The signature.
     pub signature: &'a [u8],
-    /// It answers a call of this host's, which the directory has led to whoever has registered
-    /// under the name. Anybody may send a request in anybody's name.
+    /// Whether the claim answers a call of this host, which the directory forwarded to the user
+    /// registered under the name. Otherwise any sender can have used the name.
     pub is_asked: bool,
 }
 
-/// What a claim is worth.
+/// Outcome of judging a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The host is known, and the key and the signature are its own.
     Right,
     /// No host of this name is known here.
     Stranger,
-    /// The key or the signature is another one's.
+    /// The key or the signature belongs to another host.
     Wrong,
 }
 
-/// Why a description is not believed.
+/// Reason to reject a description.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// It can't be read.
+    /// The description can't be read.
     #[error("its description: {0}")]
     Malformed(#[from] SdpFault),
-    /// Nobody of that name is known.
+    /// No host of that name is known.
     #[error("no host of that name is known here")]
     Stranger,
-    /// It is signed by somebody else.
+    /// Another key signed the description.
     #[error("its description is signed by another key than the one that is known")]
     Wrong,
-    /// A newer one has come.
+    /// A newer description has arrived.
     #[error("its description is an old one")]
     Old,
-    /// One of a later start of it has come before.
+    /// A description from a later start of the host has arrived before.
     #[error(
         "its description is from before its latest start: if it has lost its state and its clock \
          is behind, `hawser peers remove` and `hawser peers add` here let it begin anew"

@@ -1,4 +1,4 @@
-//! What an answer to REGISTER means.
+//! Handling of responses to REGISTER.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::message::{HeaderFault, HeaderName, Response, StatusCode};
 use crate::uri::SipUri;
 
 impl Registration {
-    /// Takes the final answer to the latest request. A provisional one changes nothing.
+    /// Handles a response to the latest request. A provisional one changes nothing.
     pub fn handle_response(&mut self, now: Instant, response: &Response) {
         if response.status.is_provisional() {
             return;
@@ -35,7 +35,7 @@ impl Registration {
         self.settle(now, outcome, is_old, asked);
     }
 
-    /// Takes notice that the latest request got no answer.
+    /// Records that the latest request got no answer.
     pub fn handle_failure(&mut self, now: Instant) {
         if let Some((_, is_old)) = self.take_asked() {
             self.settle(now, Err(RegistrationFault::NoAnswer), is_old, None);
@@ -52,7 +52,7 @@ impl Registration {
         }
     }
 
-    /// Plans the next request.
+    /// Schedules the next request.
     fn settle(
         &mut self,
         now: Instant,
@@ -81,7 +81,7 @@ impl Registration {
         };
     }
 
-    /// The pause after a failure: it grows, and is long where trying again changes nothing.
+    /// Returns the pause after a failure: growing, or long if another attempt would change nothing.
     fn pause(&self, fault: &RegistrationFault) -> Duration {
         match fault {
             RegistrationFault::NoAnswer | RegistrationFault::NotListed => self.growing(),
@@ -96,7 +96,7 @@ impl Registration {
         (FIRST_PAUSE * 2_u32.saturating_pow(self.failures.min(10))).min(LONGEST_PAUSE)
     }
 
-    /// Returns when the registration is to be refreshed.
+    /// Accepts a 2xx and returns the time of the refresh.
     fn accept(
         &mut self,
         now: Instant,
@@ -157,7 +157,7 @@ impl Registration {
         Ok(answerer.handle_challenges(&challenges)?)
     }
 
-    /// Asks for as long as the registrar demands, if that is longer than now.
+    /// Raises the lifetime to the registrar's minimum, if that is longer.
     fn lengthen(&mut self, response: &Response) -> Result<(), RegistrationFault> {
         let least = response
             .headers
@@ -179,14 +179,14 @@ fn is_for(binding: &NameAddr, uri: &SipUri) -> bool {
     listed.is_some_and(|listed| listed.is_equivalent(uri))
 }
 
-/// Leaves a fifth of the time for the refresh to fail and to be repeated, but half of a minute
-/// where there is that much; a registrar that grants next to nothing is not asked all the time.
+/// Leaves a fifth of the time, at least 35 s but at most half of it, for the refresh to fail and be
+/// repeated. A minimum keeps a registrar that grants next to nothing from being asked all the time.
 fn refresh_after(granted: Duration) -> Duration {
     let margin = (granted / 5).max(Duration::from_secs(35)).min(granted / 2);
     (granted - margin).max(SHORTEST_REFRESH)
 }
 
-/// Seconds of Retry-After (RFC 3261 §20.33), as far as they are believed.
+/// Returns the seconds of Retry-After (RFC 3261 §20.33), up to a bound.
 fn retry_after(value: &str) -> Option<Duration> {
     let digits = value.split(|c: char| !c.is_ascii_digit()).next()?;
     let seconds: u64 = digits.parse().ok()?;

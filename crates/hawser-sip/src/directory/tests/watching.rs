@@ -29,7 +29,7 @@ impl Watcher {
         }
     }
 
-    /// Asks until there is a final answer, and returns that.
+    /// Sends requests until there is a final response, and returns it.
     fn ask(&mut self, stage: &mut Stage) -> Response {
         loop {
             let branch = stage.words.next_branch();
@@ -44,7 +44,7 @@ impl Watcher {
         }
     }
 
-    /// What the directory tells now, as the contacts that are known then.
+    /// Contacts in the directory's NOTIFY.
     fn hear(&mut self, stage: &mut Stage) -> Vec<Vec<String>> {
         let mut heard = Vec::new();
         loop {
@@ -66,7 +66,7 @@ impl Watcher {
 }
 
 impl Stage {
-    /// As its owner does after each change.
+    /// Does what the owner does after each change.
     fn keep(&mut self) {
         while self.directory.poll_change().is_some() {}
         self.pass(Duration::ZERO);
@@ -84,12 +84,12 @@ fn a_user_is_told_of_each_change_of_another_ones_contacts() {
     stage.register(&["<sip:alice@192.0.2.1>;q=0.5", "<sip:alice@192.0.2.2>;q=0.7"]);
     let both = ["sip:alice@192.0.2.2", "sip:alice@192.0.2.1"];
     assert_eq!(bob.hear(&mut stage), [both]);
-    // It is refreshed with a proof of its own, and everything is told again.
+    // The refresh has a proof of its own, and full state is sent again.
     stage.now = bob.subscription.poll_timeout().unwrap();
     assert_eq!(bob.ask(&mut stage).status, StatusCode::OK);
     assert_eq!(bob.hear(&mut stage), [both]);
     assert_eq!(stage.directory.watcher_count(), 1);
-    // The contacts end, and then the subscription does.
+    // The contacts expire first, then the subscription.
     stage.pass(Duration::from_secs(3600));
     assert_eq!(stage.directory.watcher_count(), 0);
     stage.pass(Duration::from_secs(60));
@@ -98,7 +98,7 @@ fn a_user_is_told_of_each_change_of_another_ones_contacts() {
 }
 
 #[test]
-fn strangers_watch_nobody_and_leave_nothing() {
+fn strangers_watch_no_user_and_leave_no_state() {
     let mut stage = Stage::new();
     let mut eve = Watcher::new(&stage, "eve", ALICE);
     let via = "SIP/2.0/UDP 192.0.2.50;branch=z9hG4bKe";
@@ -123,9 +123,9 @@ fn strangers_watch_nobody_and_leave_nothing() {
 }
 
 #[test]
-fn who_may_watch_whom_is_the_owners_to_say() {
+fn the_owner_decides_who_may_watch_whom() {
     let mut stage = Stage::new();
-    // Everybody may watch all but carol.
+    // Every user may watch all but Carol.
     let mut bob = Watcher::new(&stage, "bob", "sip:carol@example.org");
     assert_eq!(bob.ask(&mut stage).status, StatusCode::NOT_FOUND);
     assert!(matches!(
@@ -136,7 +136,7 @@ fn who_may_watch_whom_is_the_owners_to_say() {
 }
 
 #[test]
-fn who_does_not_answer_or_is_no_user_any_more_is_told_nothing_more() {
+fn unresponsive_and_removed_watchers_are_not_notified() {
     let mut stage = Stage::new();
     for way in ["silent", "refuses", "is struck off"] {
         let mut bob = Watcher::new(&stage, "bob", ALICE);
@@ -160,7 +160,7 @@ fn who_does_not_answer_or_is_no_user_any_more_is_told_nothing_more() {
 }
 
 #[test]
-fn who_subscribes_over_a_stream_is_told_over_it() {
+fn a_watcher_over_a_stream_is_notified_over_it() {
     let mut stage = Stage::new();
     let (now, source) = (stage.now, at("192.0.2.50:40000"));
     let open = stage

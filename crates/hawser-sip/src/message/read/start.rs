@@ -6,11 +6,11 @@ use crate::cursor::{SyntaxFault, is_token};
 use crate::message::{Method, StatusCode};
 use crate::uri::Uri;
 
-/// Why a line begins no message.
+/// Reason why a line is no start line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StartLineFault {
-    /// It does not have three parts with one space between each two.
+    /// The line does not have three parts separated by single spaces.
     #[error("three parts with one space between them were expected")]
     Parts,
     /// The method is no token.
@@ -19,10 +19,10 @@ pub enum StartLineFault {
     /// The URI can't be read.
     #[error("{0}")]
     Uri(#[from] SyntaxFault),
-    /// The URI names headers, which that of a request may not.
+    /// The URI has headers, which is not allowed in a request.
     #[error("the URI of a request may not name headers")]
     UriHeaders,
-    /// The version is another one.
+    /// The version is not SIP/2.0.
     #[error("the version is {0}, and SIP/2.0 is spoken here")]
     Version(String),
     /// The status code is not from 100 to 699.
@@ -46,7 +46,7 @@ impl Start {
     }
 }
 
-/// No method begins like a version, since `/` is in no token.
+/// Whether a line is a status line. No method begins like a version, because `/` is in no token.
 pub(super) fn is_status_line(line: &str) -> bool {
     line.get(..4)
         .is_some_and(|begin| begin.eq_ignore_ascii_case("SIP/"))
@@ -76,7 +76,7 @@ fn read_request(line: &str) -> Result<Start, StartLineFault> {
     if method.is_empty() || !method.bytes().all(is_token) {
         return Err(StartLineFault::Method);
     }
-    // Before the URI: another version may have other ones.
+    // The version is checked first, because another version may have other URIs.
     check_version(version)?;
     let uri: Uri = uri.parse()?;
     if uri.as_sip().is_some_and(|uri| uri.has_headers()) {

@@ -1,4 +1,4 @@
-//! Two ends over a network that loses what it is told to.
+//! Two ends and a network between them that loses chosen messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct End {
     pub(super) offers: Vec<String>,
     pub(super) refuses: bool,
     pub(super) is_ringing: bool,
-    /// The directory does not find it, and has said so that often.
+    /// Whether the directory reports this end as unreachable, and how often it has done so.
     pub(super) is_away: bool,
     pub(super) turned_away: usize,
     pub(super) was_cancelled: bool,
@@ -42,7 +42,7 @@ pub(super) struct End {
     branches: u32,
     asked: BTreeMap<TransactionId, Method>,
     called: Option<(TransactionId, Request)>,
-    /// What this end has sent beside its transactions.
+    /// Messages that this end sent outside of its transactions.
     acks: Vec<Bytes>,
     inbox: VecDeque<(Instant, Bytes)>,
 }
@@ -76,7 +76,7 @@ impl End {
         }
     }
 
-    /// The session. Who was never called has one that is over.
+    /// The session; an end that was never called has one that is over.
     pub(super) fn session(&mut self) -> &mut Session {
         let name = self.name;
         self.session.get_or_insert_with(|| {
@@ -86,7 +86,7 @@ impl End {
         })
     }
 
-    /// Sends what the session wants to send, and hears what it has to say.
+    /// Sends the session's messages and collects its events.
     pub(super) fn poll(&mut self, now: Instant) {
         loop {
             let mut via = Via::new(
@@ -222,7 +222,7 @@ impl End {
             .min()
     }
 
-    /// What this end has sent since.
+    /// Messages that this end sent since.
     fn sent(&mut self) -> Vec<Bytes> {
         let acks = std::mem::take(&mut self.acks);
         let others = std::iter::from_fn(|| self.transactions.poll_transmit());
@@ -243,8 +243,8 @@ impl Pair {
         }
     }
 
-    /// Lets everything happen that is due now, and then goes to the next time at which something
-    /// is. Returns whether there is one.
+    /// Handles everything that is due now, then advances to the next timer. Returns whether there
+    /// is one.
     pub(super) fn step(&mut self) -> bool {
         self.alice.poll(self.now);
         self.bob.poll(self.now);
@@ -296,7 +296,7 @@ impl Pair {
         }
     }
 
-    /// These of the messages that follow are lost.
+    /// Loses these of the following messages.
     pub(super) fn lose(&mut self, lost: &[bool]) {
         self.lost.extend(lost);
     }

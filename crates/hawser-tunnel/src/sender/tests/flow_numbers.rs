@@ -20,7 +20,7 @@ fn a_flood_of_flows_of_one_host_leaves_numbers_to_others() {
         assert!(flood.is_disjoint(other));
     }
     assert!(second.is_disjoint(&third));
-    // What has no number of its own leaves all the same, and each host has its share.
+    // Flows without a number of their own send all the same, and each host has its share.
     let placed = drain(&mut sender, ms(1), &mut paths(&[600_000]));
     let counts = [7, 8, 9].map(|host| count_of(host, &placed));
     assert!(counts.iter().all(|count| *count > 150), "{counts:?}");

@@ -1,4 +1,4 @@
-//! Has NetworkManager connect the links on standby, and disconnect them.
+//! Makes NetworkManager connect and disconnect the standby links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,22 +17,22 @@ use tokio::time::{sleep, timeout};
 
 use crate::daemon::proxy::links::Links;
 
-/// What is shown of the links on standby, by their names.
+/// Status of the standby links, by their names.
 pub(crate) type ShownStandby = Arc<Mutex<BTreeMap<String, StandbyStatus>>>;
 
-/// Connects links when no other is well, and disconnects them when others are again.
+/// Connects standby links when no other link works, and disconnects them when others work again.
 pub(super) struct Connecting {
     standby: Standby,
     director: SharedDirector,
-    /// None while it does not run.
+    /// `None` while NetworkManager does not run.
     manager: Option<NetworkManager>,
-    /// True if it lets this program connect links.
+    /// True if NetworkManager lets this program connect links.
     is_allowed: bool,
     /// The links' devices, as of the latest answer.
     devices: BTreeMap<String, network_manager::Device>,
     asked_at: Option<Instant>,
-    /// Attempts that NetworkManager has not answered in time, by link. A connection that still
-    /// comes of one is this program's.
+    /// Attempts that NetworkManager has not answered in time, by link. A connection that such an
+    /// attempt still makes is this program's.
     late: BTreeMap<String, Attempt>,
     shown: ShownStandby,
 }
@@ -51,8 +51,8 @@ impl Connecting {
         }
     }
 
-    /// Does so until it is told to end; then disconnects what it has connected, unless that is all
-    /// there is.
+    /// Connects and disconnects links until told to end. Then disconnects its own links, unless
+    /// no other link works.
     pub(super) async fn run(
         mut self,
         (mut changes, mut links): (watch::Receiver<()>, Links),
@@ -68,16 +68,16 @@ impl Connecting {
             }
         }
         self.disconnect_all().await;
-        // Who ends this waits for a while.
+        // The caller limits the time for this.
         while let Some((link, asked)) = self.late.pop_first() {
             self.take_late(&link, asked).await;
             self.disconnect_all().await;
         }
     }
 
-    /// Disconnects what this has connected, unless it is needed.
+    /// Disconnects the links that this program has connected, unless they are needed.
     async fn disconnect_all(&mut self) {
-        // That may have changed since the latest look.
+        // The need may have changed since the latest look.
         let now = clock::now();
         let is_needed = self.is_needed(now);
         self.standby.handle_need(now, is_needed);
@@ -109,7 +109,7 @@ impl Connecting {
         self.show();
     }
 
-    /// True if no link is well but those that this has connected.
+    /// Returns whether no link works except those that this program has connected.
     fn is_needed(&mut self, now: Instant) -> bool {
         let about_to_go = Permission::Reserve(LimitedBy::Signal).rank();
         let report = self.director.report();
@@ -129,7 +129,7 @@ impl Connecting {
         well.iter().all(|link| self.standby.is_own(link))
     }
 
-    /// Asks NetworkManager for all links.
+    /// Asks NetworkManager for the devices of all standby links.
     async fn ask(&mut self) {
         let asked = match timeout(PATIENCE, self.ask_for_all()).await {
             Ok(asked) => asked,
@@ -163,7 +163,7 @@ impl Connecting {
         Ok(said.collect())
     }
 
-    /// What NetworkManager says of a device.
+    /// Returns the state of a device by NetworkManager's answer.
     fn said(&self, device: Option<&network_manager::Device>) -> Device {
         let unavailable = |reason: &str| Device::Unavailable(reason.to_owned());
         match device.map(|it| &it.state) {
@@ -183,10 +183,10 @@ impl Connecting {
         }
     }
 
-    /// It is looked for again with the next question.
+    /// Drops the connection to NetworkManager. The next request looks for it again.
     fn lose(&mut self, error: &BusError) {
         if self.manager.take().is_some() {
-            tracing::warn!(%error, "NetworkManager is no longer asked for links");
+            tracing::warn!(%error, "lost the connection to NetworkManager");
         }
         let reason = format!("NetworkManager does not answer: {error}");
         self.standby.handle_absence(&reason);
@@ -197,28 +197,28 @@ impl Connecting {
             Action::Connect(link) => {
                 let made = self.connect(&link).await;
                 match &made {
-                    Ok(_) => tracing::info!(link, "connecting it: no other link is well"),
-                    Err(error) => tracing::warn!(link, error, "can't connect it"),
+                    Ok(_) => tracing::info!(link, "connecting standby link: no other link works"),
+                    Err(error) => tracing::warn!(link, error, "can't connect standby link"),
                 }
                 self.standby.handle_connected(clock::now(), &link, made);
             }
             Action::Disconnect { link, connection } => {
                 let Some(manager) = &self.manager else {
-                    // It is tried again when NetworkManager answers.
+                    // The action is tried again when NetworkManager answers.
                     return self.standby.handle_absence(ABSENT);
                 };
                 match manager.disconnect(&connection).await {
-                    Ok(()) => tracing::info!(link, "disconnecting it: it is not needed"),
+                    Ok(()) => tracing::info!(link, "disconnecting standby link: not needed"),
                     Err(error) if !error.is_of_one_question() => return self.lose(&error),
-                    Err(error) => tracing::warn!(link, %error, "can't disconnect it"),
+                    Err(error) => tracing::warn!(link, %error, "can't disconnect standby link"),
                 }
                 self.standby.handle_disconnected(&link);
             }
         }
     }
 
-    /// Returns the name of the connection, or what it fails by. An answer that comes late is kept
-    /// in mind.
+    /// Returns the name of the connection, or the reason of the failure. Keeps an attempt that is
+    /// not answered in time in `late`.
     async fn connect(&mut self, link: &str) -> Result<String, String> {
         let late = BusError::TimedOut {
             after: ANSWER_PATIENCE,
@@ -243,18 +243,18 @@ impl Connecting {
         }
     }
 
-    /// Takes over what was connected after its time.
+    /// Handles the result of an attempt that was answered late.
     async fn take_late(&mut self, link: &str, asked: Attempt) {
         match asked.await {
             Ok(Ok((connection, manager))) => {
-                tracing::info!(link, "it was connected late");
-                // It answers again, and may be asked to end this.
+                tracing::info!(link, "standby link connected late");
+                // NetworkManager answers again, and can be asked to disconnect the link.
                 self.manager.get_or_insert(manager);
                 let now = clock::now();
                 self.standby.handle_connected(now, link, Ok(connection));
             }
-            Ok(Err(error)) => tracing::debug!(link, %error, "it was not connected late either"),
-            Err(error) => tracing::debug!(link, %error, "nothing waits for its connection"),
+            Ok(Err(error)) => tracing::debug!(link, %error, "late attempt at standby link failed"),
+            Err(error) => tracing::debug!(link, %error, "task for a standby link has failed"),
         }
     }
 
@@ -269,16 +269,16 @@ impl Connecting {
     }
 }
 
-/// Asks NetworkManager to connect a link: the connection's name, and the one that was asked.
+/// A request to connect a link: yields the connection's name and the NetworkManager that was asked.
 type Attempt = JoinHandle<Result<(String, NetworkManager), BusError>>;
 
 const ABSENT: &str = "NetworkManager does not run";
 const UNKNOWN: &str = "NetworkManager knows no such link";
-/// What makes links suspect gives no notice.
+/// Period of looks at the links: the director does not notify of suspect links.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// NetworkManager, while nothing is to be done.
+/// Period of requests to NetworkManager while no link needs to be connected.
 const ASK_EVERY: Duration = Duration::from_secs(10);
-/// For the name of a link's connection, before the link counts as failed.
+/// Time limit for connecting a link, before the link counts as failed.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// For all links together.
+/// Time limit for a request about all links together.
 const PATIENCE: Duration = Duration::from_secs(10);

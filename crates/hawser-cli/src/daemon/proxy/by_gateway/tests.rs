@@ -82,7 +82,7 @@ fn a_session_is_its_links_that_answer_each_with_its_shortest_round_trip() {
     let ms = Duration::from_millis;
     let expected = [(LinkIndex::new(2), ms(20)), (LinkIndex::new(3), ms(40))];
     assert_eq!(seen.links, expected);
-    // Of what was sent, what has arrived, once.
+    // Bytes that were sent and have arrived, each counted once.
     assert_eq!(seen.moved, [ByteCount::new(580), ByteCount::new(77)]);
 }
 
@@ -110,7 +110,7 @@ async fn the_director_knows_of_the_gateway_before_anything_is_said_of_its_sessio
     let client = Arc::new(Client::start(config, links));
     let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
     let _by_gateway = ByGateway::start(client, director.clone(), GatewayUse::Never);
-    // Its task has had no turn yet.
+    // The gateway's task has not run yet.
     let gateway = director.report().gateway.unwrap();
     assert_eq!((gateway.usage, gateway.is_up), (GatewayUse::Never, false));
 }

@@ -33,7 +33,7 @@ fn curl() -> ConnectionRequest {
     }
 }
 
-/// What is decided of a connection that goes over the gateway.
+/// Returns the decision for a connection over the gateway.
 fn by_gateway(director: &SharedDirector) -> GatewayDecision {
     let decision = director.decide(&Question {
         request: &curl(),
@@ -160,7 +160,7 @@ async fn what_goes_by_the_gateway_is_told_with_its_reason_and_its_end() {
     assert_eq!((told.link, told.candidates.len()), (None, 0));
     assert_eq!(told.bytes_received, ByteCount::new(99_000));
     assert_eq!(told.rate.bits_per_second(), 800_000);
-    // One that the gateway did not answer.
+    // A connection that the gateway did not answer.
     drop(director.open_by_gateway(&chosen));
     let told = the_latest(&director);
     assert_eq!(

@@ -9,7 +9,7 @@ use toml_edit::{Table, Value, value};
 use super::{LinkRuleStore, Reading};
 use crate::daemon::refusal::Refused;
 
-/// A [`LinkChange`] that makes sense.
+/// A valid [`LinkChange`].
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedChange {
     pub(crate) name: String,
@@ -18,17 +18,17 @@ pub(crate) struct CheckedChange {
     weight: Option<f64>,
     /// Price of a gigabyte, and its currency.
     price: Option<(f64, String)>,
-    /// Within: none, as much as wanted.
+    /// New allowance; an inner `None` removes the limit.
     allowance: Option<Option<ByteCount>>,
-    /// Within: none, as the radio says.
+    /// New signal strength; an inner `None` follows the radio again.
     pub(crate) signal: Option<Option<SignalStrength>>,
-    /// The keys of a `[[link]]` that say it, but for `use`, `up` and `down`; those without a value
-    /// go.
+    /// The keys of a `[[link]]` for the change, except `use`, `up` and `down`; keys without a value
+    /// are removed.
     pub(crate) keys: Vec<(&'static str, Option<Value>)>,
 }
 
 impl CheckedChange {
-    /// Reads it as the configuration is read.
+    /// Checks a change by the rules of the configuration.
     pub(crate) fn read(change: &LinkChange) -> Result<Self, Refused> {
         let keys = keys(change);
         let mut link = Table::new();
@@ -59,7 +59,7 @@ impl CheckedChange {
         })
     }
 
-    /// Returns whether it says nothing at all.
+    /// Returns whether the change is empty.
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_rule() && self.signal.is_none()
     }
@@ -70,7 +70,7 @@ impl CheckedChange {
 }
 
 impl LinkRuleStore {
-    /// Returns whether anything was said of a link with this name, in the configuration or since.
+    /// Returns whether the configuration, or a later change, has a rule for a link with this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.lock().rules.contains_key(name)
     }
@@ -98,7 +98,7 @@ impl LinkRuleStore {
         }
     }
 
-    /// Uses a link otherwise from now on.
+    /// Applies a change of a link's rules.
     pub(crate) fn apply(&self, change: &CheckedChange) {
         if let Some(strength) = change.signal {
             let reading = Reading {
@@ -150,7 +150,7 @@ fn signal(change: &LinkChange) -> Result<Option<Option<SignalStrength>>, Refused
     }
 }
 
-/// Returns the keys of the link for the configuration, except its use.
+/// Returns the link's keys for the configuration, except those of its use.
 fn keys(change: &LinkChange) -> Vec<(&'static str, Option<Value>)> {
     let mut keys = Vec::new();
     if let Some(weight) = change.weight {
@@ -166,14 +166,14 @@ fn keys(change: &LinkChange) -> Vec<(&'static str, Option<Value>)> {
     }
     match change.allowance.as_deref().map(str::trim) {
         None => {}
-        // The others mean nothing without it.
+        // The other keys have no meaning without an allowance.
         Some(UNLIMITED) => keys.extend(ALLOWANCE.map(|key| (key, None))),
         Some(allowance) => keys.push(("allowance", Some(allowance.into()))),
     }
     keys
 }
 
-/// The same without the lines of a file that is none.
+/// Converts an error of the configuration, without line numbers, as there is no file.
 fn refused(error: ConfigError) -> Refused {
     match error {
         ConfigError::Value {
@@ -192,10 +192,10 @@ fn refused(error: ConfigError) -> Refused {
     }
 }
 
-/// The word for a signal that is withdrawn.
+/// The word that withdraws a signal.
 const NO_SIGNAL: &str = "off";
 /// The word for no allowance.
 const UNLIMITED: &str = "none";
 const ALLOWANCE: [&str; 3] = ["allowance", "reset-day", "at-limit"];
-/// A price of nothing, in whatever unit.
+/// A price of zero, in any currency.
 const FREE: &str = "0/GB";

@@ -1,4 +1,4 @@
-//! The signals of links, from whoever tells them, and which links are to be left for them.
+//! The signals of links, from all sources, and the links that traffic should leave because of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use hawser_control::{ModemStatus, SignalSource, SignalStatus};
 use hawser_sched::signal::{SignalJudge, SignalThresholds};
 use hawser_types::{Instant, Radio, SignalState, SignalStrength};
 
-/// What a source says of a link's signal.
+/// A source's reading of a link's signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) source: SignalSource,
     pub(crate) radio: Radio,
-    /// None: the source knows nothing of it any more.
+    /// `None` if the source no longer knows the signal.
     pub(crate) strength: Option<SignalStrength>,
 }
 
@@ -20,9 +20,9 @@ pub(crate) struct Reading {
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     links: BTreeMap<String, LinkSignal>,
-    /// What modems are doing, by the names of their links.
+    /// States of modems, by the names of their links.
     modems: BTreeMap<String, ModemStatus>,
-    /// Where the user wants links to be left.
+    /// Configured strengths below which traffic leaves a link, by the links' names.
     leave_below: BTreeMap<String, SignalStrength>,
 }
 
@@ -31,12 +31,12 @@ struct LinkSignal {
     judge: SignalJudge,
     source: SignalSource,
     radio: Radio,
-    /// Time when the last reading is forgotten, since the source knows nothing of the link.
+    /// Time when the last reading is forgotten, since the source no longer knows the link.
     forgotten_at: Option<Instant>,
 }
 
 impl Signals {
-    /// `leave_below`: where the user wants links to be left, by their names.
+    /// `leave_below`: strengths below which traffic leaves links, by the links' names.
     pub(super) fn new(leave_below: BTreeMap<String, SignalStrength>) -> Self {
         Self {
             leave_below,
@@ -44,9 +44,9 @@ impl Signals {
         }
     }
 
-    /// Takes in what a source says. What the user says goes before what the radio says, until the
-    /// user takes it back or the link loses its carrier. What the radio has said holds for a while
-    /// after it says nothing: a reading may fail, and a link that fades is no better by that.
+    /// Handles a reading. The user's reading overrides the radio's, until the user withdraws it or
+    /// the link loses its carrier. The radio's last reading stays valid for a while without new
+    /// ones: a reading may fail, and that does not make a fading link better.
     pub(super) fn handle_reading(&mut self, now: Instant, link: &str, reading: Reading) {
         let by_user = |it: &LinkSignal| it.source == SignalSource::User;
         let known = self.links.get_mut(link);
@@ -77,7 +77,7 @@ impl Signals {
             forgotten_at: None,
         });
         signal.forgotten_at = None;
-        // Strengths of another radio, or of someone else, continue no trend.
+        // Readings of another radio or source do not continue the trend.
         if (signal.source, signal.radio) != (reading.source, reading.radio) {
             (signal.source, signal.radio) = (reading.source, reading.radio);
             signal.judge = SignalJudge::new(thresholds);
@@ -85,12 +85,12 @@ impl Signals {
         signal.judge.handle_reading(now, strength);
     }
 
-    /// Takes in what the modems of all links are doing.
+    /// Sets the states of all links' modems.
     pub(super) fn set_modems(&mut self, modems: BTreeMap<String, ModemStatus>) {
         self.modems = modems;
     }
 
-    /// Takes note of the time.
+    /// Handles the passing of time: forgets old readings, and updates the states.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         let is_known = |it: &LinkSignal| it.forgotten_at.is_none_or(|at| at > now);
         self.links.retain(|_, signal| is_known(signal));
@@ -106,12 +106,13 @@ impl Signals {
         times.flatten().min()
     }
 
-    /// Forgets the signals of all links but those of which this is true.
+    /// Forgets the signals of all links except those for which `is_kept` returns true.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
         self.links.retain(|link, _| is_kept(link));
     }
 
-    /// Returns the links that are to be left: their signal fades, or their modem has no network.
+    /// Returns the links that traffic should leave: their signal fades, or their modem has no
+    /// network.
     pub(super) fn to_leave(&self) -> BTreeSet<&str> {
         let fading = self.links.iter();
         let fading = fading.filter(|(_, it)| it.judge.state() != SignalState::Good);
@@ -128,12 +129,12 @@ impl Signals {
         weak.map(|(link, _)| link.clone()).collect()
     }
 
-    /// Returns what a link's modem is doing.
+    /// Returns the state of a link's modem.
     pub(super) fn modem(&self, link: &str) -> Option<&ModemStatus> {
         self.modems.get(link)
     }
 
-    /// Returns what is known of a link's signal.
+    /// Returns the status of a link's signal, if it is known.
     pub(super) fn status(&self, link: &str) -> Option<SignalStatus> {
         let signal = self.links.get(link)?;
         Some(SignalStatus {
@@ -146,9 +147,10 @@ impl Signals {
     }
 }
 
-/// Wi-Fi is read twice a second. A link that has lost its access point soon loses its carrier.
+/// Validity of the last reading. Wi-Fi is read twice a second, and a link that has lost its access
+/// point soon loses its carrier.
 const FORGET_AFTER: Duration = Duration::from_secs(10);
-/// Interfaces come and go under ever new names.
+/// Limit of known links: interfaces appear under ever new names.
 const MAX_LINKS: usize = 256;
 
 #[cfg(test)]
@@ -193,7 +195,8 @@ mod tests {
         signals.handle_reading(at(0), "wlan0", kernel(Some(-85)));
         signals.handle_reading(at(500), "wlan0", kernel(None));
         assert_eq!(signals.to_leave(), BTreeSet::from(["wlan0"]));
-        // It still does when it is read again, in time: between the thresholds.
+        // The signal still fades when it is read again in time, at a strength between the
+        // thresholds.
         signals.handle_reading(at(1000), "wlan0", kernel(Some(-77)));
         signals.handle_timeout(at(60_000));
         assert_eq!(signals.to_leave(), BTreeSet::from(["wlan0"]));

@@ -7,7 +7,7 @@ fn rules(config: &str, state: &std::path::Path) -> Arc<LinkRuleStore> {
     LinkRuleStore::open(&Config::parse("test", config).unwrap(), &state)
 }
 
-/// So many more bytes have gone over link a, each way.
+/// Counts this many more bytes over link a, each way.
 fn count(rules: &LinkRuleStore, bytes: u64) {
     rules.lock().enter("a", both(bytes));
 }
@@ -77,7 +77,7 @@ async fn who_moves_bytes_beside_others_is_counted_once() {
     }
     let sent = || rules.allowed("a").unwrap().sent_bytes.as_u64();
     assert_eq!(sent(), 123);
-    // The next session begins from nothing, and the one before goes on beside it.
+    // The next session counts from zero, and the earlier one goes on beside it.
     for (id, bytes, sum) in [("three", 50, 173), ("one", 110, 183), ("three", 60, 193)] {
         session(&mut gateway, id, bytes);
         assert_eq!(sent(), sum);
@@ -99,7 +99,7 @@ fn a_link_that_comes_back_under_another_number_is_counted_once() {
         news.iter().map(|(_, [sent, _])| sent.as_u64()).collect()
     };
     assert_eq!(news(&[(2, "a"), (9, "lo")], &[(2, 100)]), [100]);
-    // What it moved last is known when it is gone.
+    // The last traffic of a link is counted when the link is gone.
     assert_eq!(news(&[], &[(2, 110)]), [10]);
     for new in [[0, 5], [0, 0]] {
         assert_eq!(news(&[(3, "a")], &[(2, 110), (3, 5)]), new);

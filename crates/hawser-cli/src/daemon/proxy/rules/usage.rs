@@ -12,7 +12,7 @@ pub(super) struct Accounts {
     pending: BTreeMap<String, Usage>,
 }
 
-/// The bytes that one source had sent and received over each link at the last look.
+/// The bytes that one source had sent and received over each link at the last count.
 #[derive(Debug)]
 pub(super) struct ByteTotals<Link>(BTreeMap<Link, [ByteCount; 2]>);
 
@@ -23,7 +23,7 @@ impl<Link> Default for ByteTotals<Link> {
 }
 
 impl<Link: Ord> ByteTotals<Link> {
-    /// Returns the new part of the traffic that was `moved` over a link in all.
+    /// Returns the new part of the total traffic `moved` over a link.
     pub(super) fn news(&mut self, link: Link, moved: [ByteCount; 2]) -> [ByteCount; 2] {
         let before = self.0.insert(link, moved).unwrap_or_default();
         [moved[0] - before[0], moved[1] - before[1]]
@@ -31,7 +31,7 @@ impl<Link: Ord> ByteTotals<Link> {
 }
 
 impl Accounts {
-    /// As the ledger has it; what is not in there yet stays on top of it.
+    /// Loads the ledger's accounts, and adds the traffic that is not in the ledger yet.
     pub(super) fn load(&mut self, ledger: BTreeMap<String, Usage>, today: Date) {
         self.usage = ledger;
         for (link, pending) in &self.pending {
@@ -43,12 +43,12 @@ impl Accounts {
     pub(super) fn usage(&self, link: &str, today: Date, reset_day: u8) -> Usage {
         let known = self.usage.get(link).copied();
         let mut usage = known.unwrap_or_else(|| Usage::begin(today, reset_day));
-        // A charge of nothing begins a month that is due.
+        // Charging zero bytes begins the new month if it is due.
         usage.charge(today, reset_day, Direction::Up, ByteCount::ZERO);
         usage
     }
 
-    /// Takes in what a link has sent and received more.
+    /// Adds bytes that a link has sent and received.
     pub(super) fn enter(
         &mut self,
         link: &str,
@@ -71,7 +71,8 @@ impl Accounts {
         each.fold(ByteCount::ZERO, |sum, bytes| sum + bytes)
     }
 
-    /// Takes the part that is not in the usage database yet; give it back when writing fails.
+    /// Takes the part that is not in the usage database yet; return it with `give_back` if writing
+    /// fails.
     pub(super) fn take_pending(&mut self) -> BTreeMap<String, Usage> {
         std::mem::take(&mut self.pending)
     }
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(used(&accounts, date(2, 28)), (date(2, 28), 0, 0));
         accounts.enter("a", bytes(2, 1), date(2, 28), 31);
         assert_eq!(used(&accounts, date(3, 30)), (date(2, 28), 2, 1));
-        // The clock goes back.
+        // The clock is set back.
         accounts.enter("a", bytes(1, 0), date(2, 5), 31);
         assert_eq!(used(&accounts, date(2, 5)), (date(2, 28), 3, 1));
         assert_eq!(
@@ -152,7 +153,7 @@ mod tests {
         accounts.enter("a", bytes(100, 0), today, 1);
         let written = accounts.take_pending();
         accounts.enter("a", bytes(7, 0), future, 1);
-        // The clock is right again before that was written.
+        // The clock is corrected before the usage was written.
         accounts.enter("a", bytes(30, 0), today, 1);
         assert_eq!(accounts.take_pending()["a"].up, ByteCount::new(30));
         accounts.load(written, today);

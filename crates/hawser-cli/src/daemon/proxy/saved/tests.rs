@@ -3,7 +3,7 @@ use hawser_control::LinkChange;
 
 use super::*;
 
-/// What is written into a configuration of `before`.
+/// Returns the text of the configuration `before` after the change.
 fn saved(before: &str, save: impl FnOnce(&Path) -> anyhow::Result<()>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("hawser.toml");

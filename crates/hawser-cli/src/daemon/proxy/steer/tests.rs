@@ -25,7 +25,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// With this configuration, or with none.
+    /// Creates a stage with this configuration, or without one.
     fn new(config: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hawser.toml");
@@ -330,7 +330,7 @@ class = \"bulk\"
 # The end.
 ";
     let stage = Stage::new(Some(config));
-    // Saved goes over what was said before.
+    // A saved profile replaces the one that was set before.
     stage.ask(&profile("saver", false)).unwrap();
     let weight = LinkChange {
         weight: Some(9),
@@ -401,7 +401,7 @@ async fn the_usual_configuration_is_begun_by_what_is_saved_first() {
     let policy = stage.policy();
     assert_eq!(policy.file.as_deref(), begun.to_str());
     assert_eq!(policy.profile.as_deref(), Some("calls"));
-    // Rules go there, too, since it is there.
+    // Rules go into the configuration, too, since it exists.
     let saved = stage.ask(&rule("only = \"lte\"", true)).unwrap().unwrap();
     assert_eq!(saved, begun);
     assert_eq!(stage.policy().rules[0].source, "user");
@@ -441,7 +441,7 @@ async fn without_a_configuration_rules_are_saved_in_the_state_directory() {
             .ends_with("[[rule]]\nonly = \"lte\"\n")
     );
     assert_eq!(stage.policy().rules[0].source, "user");
-    // Numbers are those of the list, those that are not written down included.
+    // Numbers are those of the list, which includes unsaved rules.
     stage.ask(&rule("only = \"dsl\"", false)).unwrap();
     let remove = |number| forget(number, "only = \"lte\"", true);
     let said = stage.ask(&remove(1)).unwrap_err();
@@ -508,7 +508,7 @@ async fn rules_that_are_saved_but_not_in_force_are_told_so() {
     );
     assert_eq!(stage.policy().rules, []);
     assert!(stage.read("hawser.toml").contains("only = \"lte\""));
-    // What is no rule does not depend on that file.
+    // Changes of other kinds do not depend on that file.
     for asked in [
         scheduler(Scheduled::Sessions, "ecf", true),
         profile("calls", true),

@@ -1,4 +1,4 @@
-//! Programs that connect to the addresses which name servers have told them for a vouched name.
+//! Programs that connect to addresses from name servers' answers for a vouched name.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -28,7 +28,7 @@ fn a_programs_connections_to_a_vouched_name_go_over_a_session_or_nowhere() {
             assert_is_reset(&stage.run_curl(way, port, "never"));
         }
     };
-    // As long as nobody has vouched for it.
+    // Before the voucher is published.
     let server = stage.serve();
     refused(PLAIN);
     refused(OTHER);
@@ -47,7 +47,7 @@ fn a_programs_connections_to_a_vouched_name_go_over_a_session_or_nowhere() {
     }
     server.end();
 
-    // Another host answers there, and then nobody does.
+    // Another host answers there, and then none.
     std::fs::remove_file(stage.place.path("server/key")).unwrap();
     let other = stage.serve();
     refused(PLAIN);
@@ -117,7 +117,7 @@ fn a_daemon_holds_the_programs_that_it_captures_to_vouchers() {
         assert_eq!(get(PLAIN, "little").out(), b"x", "{}", up.log());
     }
     assert_eq!(stage.front("connected"), 2, "{}", up.log());
-    // What nobody vouches for is placed in the kernel, as ever.
+    // A connection without a voucher is placed in the kernel, as ever.
     assert_eq!(get(OTHER, "little").out(), b"x", "{}", up.log());
     assert_eq!(stage.front("connected"), 2, "{}", up.log());
     // Answers prove nothing: an address that its name led to is not its server's.
@@ -148,7 +148,7 @@ fn a_daemon_holds_the_programs_that_it_captures_to_vouchers() {
 }
 
 impl Stage {
-    /// Has a name server near the server know [`NAME`], and the system of the client ask it.
+    /// Lets a name server near the server know [`NAME`], and the client's system use it.
     fn answer_names(&self) {
         for address in [NAME_SERVER, ELSEWHERE] {
             let server = &self.network.server;
@@ -166,7 +166,7 @@ impl Stage {
         });
     }
 
-    /// A program of the client, where the system asks that name server.
+    /// Returns a program of the client, whose system uses that name server.
     fn asking_names(&self) -> Command {
         let servers = self.place.path("resolv.conf");
         let cover = format!("mount --bind {} /etc/resolv.conf", servers.display());
@@ -218,15 +218,15 @@ fn url(port: u16, file: &str) -> String {
     format!("http://{NAME}:{port}/{file}")
 }
 
-/// The connection was reset, and did not fail otherwise: by Hawser, which takes it before it knows
-/// what becomes of it. Curl may hear of that before it has seen the connection.
+/// Checks that the connection was reset, and did not fail otherwise: Hawser accepts it before it
+/// knows the outcome. Curl may notice that before it has seen the connection.
 fn assert_is_reset(done: &Done) {
     let code = done.status.code();
     assert!(RESET.map(Some).contains(&code), "{code:?}: {}", done.err);
 }
 
-/// An answer to any question: [`NAME`] has the addresses [`SERVER`] and [`ELSEWHERE`], and nobody
-/// has another one.
+/// Returns an answer to any query: [`NAME`] has the addresses [`SERVER`] and [`ELSEWHERE`], and no
+/// other name has an address.
 fn answer(question: &[u8]) -> Vec<u8> {
     let end = 12 + question[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
     let is_it = question
@@ -244,9 +244,9 @@ fn answer(question: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// A host in the server's network where no Hawser is, with the same web server.
+/// A host in the server's network without Hawser, with the same web server.
 const ELSEWHERE: &str = "203.0.113.9";
 const NAME_SERVER: &str = "203.0.113.53";
-/// Curl's exit codes for connections that fail as they come about, as it sends, and as it reads.
+/// Curl's exit codes for connections that fail while connecting, sending or reading.
 const RESET: [i32; 3] = [7, 55, 56];
 const CURL: [&str; 4] = ["curl", "--silent", "--show-error", "--fail"];

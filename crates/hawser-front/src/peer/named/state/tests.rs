@@ -62,7 +62,7 @@ fn alice(folder: &tempfile::TempDir) -> (Arc<Shared>, HostNameAt) {
     (shared, bob)
 }
 
-/// Makes the last use of all sessions as long ago.
+/// Moves the last use of all sessions this far into the past.
 fn pass(shared: &Shared, time: Duration) {
     for peer in shared.lock().values_mut() {
         for running in peer.sessions.values_mut() {

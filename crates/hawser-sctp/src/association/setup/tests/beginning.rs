@@ -131,7 +131,7 @@ fn a_cookie_goes_back_by_the_way_that_it_came_and_no_data_with_it() {
 }
 
 #[test]
-fn an_init_ack_from_where_nobody_was_asked_is_dropped() {
+fn an_init_ack_from_an_address_that_was_not_asked_is_dropped() {
     let from = Arrival {
         route: route(HOME, AWAY_TOO),
         ..arrival(OWN)

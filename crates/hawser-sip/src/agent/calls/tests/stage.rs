@@ -1,4 +1,4 @@
-//! Hosts with a directory between them, of which a test decides what it does to messages.
+//! Hosts and a directory between them; a test may change or drop messages.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ struct Book {
     kept: Kept,
 }
 
-/// The numbers of each host's newest description, over a restart.
+/// Numbers of each host's newest description, which survive a restart.
 #[expect(
     clippy::disallowed_types,
     reason = "a host has it in use while the test looks at it"
@@ -75,11 +75,11 @@ pub(super) fn sip(text: &str) -> SipUri {
 
 pub(super) struct TestHost {
     pub(super) agent: HostAgent,
-    /// None while it has no link.
+    /// `None` while it has no link.
     pub(super) at: Option<SocketAddr>,
     flow: u64,
     pub(super) events: Vec<CallEvent>,
-    /// When each of them happened.
+    /// Time of each event.
     pub(super) times: Vec<Instant>,
     pub(super) kept: Kept,
 }
@@ -89,7 +89,7 @@ impl TestHost {
         Self::restarted(name, seed, known, (number, Kept::default()))
     }
 
-    /// One that has kept something before it has started with this number.
+    /// Start number after a restart with kept state.
     pub(super) fn restarted(
         name: &str,
         seed: u8,
@@ -111,7 +111,7 @@ impl TestHost {
             known: known.collect(),
             kept: Arc::clone(&kept),
         };
-        // No words of an earlier start.
+        // Tokens that no earlier start has used.
         let (keys, seed) = (Box::new(book), [seed + 16 * (number % 10) as u8; 32]);
         Self {
             agent: HostAgent::new(config, Some(answerer), keys, number, &seed),
@@ -123,7 +123,7 @@ impl TestHost {
         }
     }
 
-    /// The addresses that it has heard of, the latest last.
+    /// Addresses that it was told, the latest last.
     pub(super) fn reached(&self) -> Vec<String> {
         let reached = self.events.iter().filter_map(|event| match event {
             CallEvent::Reached { candidates, .. } => {
@@ -136,18 +136,18 @@ impl TestHost {
     }
 }
 
-/// What becomes of a message on its way from the directory to a host: nothing, or others.
+/// Replaces a message from the directory to a host: by nothing, or by other messages.
 pub(super) type Lie = Box<dyn FnMut(&str) -> Option<String>>;
 
 pub(super) struct Stage {
     pub(super) now: Instant,
     pub(super) hosts: Vec<TestHost>,
     directory: Directory,
-    /// What is on its way: from there, or to there.
+    /// Messages in flight: from there, or to there.
     up: Vec<(Instant, SocketAddr, Bytes)>,
     pub(super) down: Vec<(Instant, SocketAddr, Bytes)>,
     pub(super) lie: Lie,
-    /// All that came to hosts.
+    /// All messages that arrived at hosts.
     pub(super) seen: Vec<(SocketAddr, Bytes)>,
     pub(super) delay: Duration,
 }
@@ -157,7 +157,7 @@ pub(super) const BOB: usize = 1;
 pub(super) const CAROL: usize = 2;
 
 impl Stage {
-    /// Alice and Bob know each other; Carol knows Alice, who does not know her.
+    /// Alice and Bob know each other; Carol knows Alice, but Alice does not know Carol.
     pub(super) fn new() -> Self {
         let domains = vec!["example.org".parse().unwrap()];
         let at = vec!["198.51.100.1:5060".parse().unwrap()];
@@ -188,7 +188,7 @@ impl Stage {
         stage
     }
 
-    /// A host has this address from now on, and no other.
+    /// Gives a host this address, and removes all others.
     pub(super) fn move_to(&mut self, host: usize, address: &str) {
         let now = self.now;
         let host = &mut self.hosts[host];
@@ -226,7 +226,7 @@ impl Stage {
         self.settle();
     }
 
-    /// A message comes to a host out of nowhere.
+    /// Delivers a forged message to a host.
     pub(super) fn inject(&mut self, to: SocketAddr, bytes: &Bytes) {
         self.down.push((self.now, to, bytes.clone()));
         self.pass(Duration::from_millis(1));
@@ -279,7 +279,7 @@ impl Stage {
         }
     }
 
-    /// Takes what all of them want to send, and what they have to say.
+    /// Collects all outgoing messages and events.
     fn settle(&mut self) {
         let arrives = self.now + self.delay;
         for host in &mut self.hosts {
