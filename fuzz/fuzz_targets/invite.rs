@@ -5,8 +5,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    if let Ok(invite) = text.parse::<hawser_net::invite::Invite>() {
-        let again = invite.to_line().parse::<hawser_net::invite::Invite>();
+    if let Ok(invite) = text.parse::<hawser_keys::invite::Invite>() {
+        let again = invite.to_line().parse::<hawser_keys::invite::Invite>();
         assert!(
             again.is_ok(),
             "an invite that was read is written so that it cannot be read"

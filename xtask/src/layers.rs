@@ -134,7 +134,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 26] = [
+const ROOMS: [(&str, Io); 30] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -152,6 +152,10 @@ const ROOMS: [(&str, Io); 26] = [
     ("hawser-skip", Io::Some),
     ("hawser-config", Io::Some),
     ("hawser-usage", Io::Some),
+    ("hawser-keys", Io::Some),
+    ("hawser-link", Io::Some),
+    ("hawser-host", Io::Some),
+    ("hawser-seal", Io::Some),
     ("hawser-net", Io::Some),
     ("hawser-capture", Io::Some),
     ("hawser-file", Io::Some),

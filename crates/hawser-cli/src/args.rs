@@ -30,7 +30,7 @@ use hawser_config::{
     CaptureScope, ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet,
     MAX_LIMIT, PacketExit, ServeConfig, UpConfig,
 };
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
 use hawser_types::{ByteCount, MIN_JOIN_PORT, StreamId};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use hawser_config::{Config, ConfigError};
-use hawser_net::store::StateDir;
+use hawser_keys::store::StateDir;
 
 /// The file of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Command::Enclosed(args) => return enclosed::run(args),
         Command::Keeper(args) => return enclosed::keep(args),
         Command::Guard => {
-            hawser_net::guard::keep_watch(io::stdin().lock());
+            hawser_host::guard::keep_watch(io::stdin().lock());
             return ExitCode::SUCCESS;
         }
         _ => {}

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use hawser_config::{ConfigError, load_rules, rule_set};
-use hawser_net::store::StateFile;
+use hawser_keys::store::StateFile;
 use hawser_policy::{Profile, Rule, RuleSet};
 
 use crate::config_file::ConfigFile;

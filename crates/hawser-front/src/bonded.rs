@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hawser_keys::identity::PublicKey;
 use hawser_net::association::Token;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::gateway::{Gateway, OpenToClientError};
-use hawser_net::identity::PublicKey;
 use hawser_net::session::SessionHandle;
 use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use hawser_types::ByteCount;
 use tokio::time::Instant;
 

@@ -19,8 +19,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_net::links::Link;
-use hawser_net::names::Names;
+use hawser_link::links::Link;
+use hawser_link::names::Names;
 use hawser_net::ticks::Ticks;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_net::links::Routes;
+use hawser_link::links::Routes;
 use tokio::time::timeout;
 
 use crate::destination::{Host, HostName};

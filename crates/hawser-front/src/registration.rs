@@ -12,8 +12,8 @@ mod ways;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_link::links::Link;
 use hawser_net::clock;
-use hawser_net::links::Link;
 use hawser_sip::agent::{AnnouncerConfig, HostAgent, RegistrationEvent};
 use hawser_sip::digest::{Algorithm, Answerer};
 use hawser_sip::fields::Transport;

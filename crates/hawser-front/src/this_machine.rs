@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use hawser_net::links::OwnAddresses;
+use hawser_link::links::OwnAddresses;
 
 use crate::address::{Refusal, classify, embedded_v4};
 use crate::connection::Origin;

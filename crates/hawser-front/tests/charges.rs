@@ -21,9 +21,9 @@ use hawser_front::gateway::{
     MeetingPlace,
 };
 use hawser_front::packets::{AddressPool, Exchange, Wish};
+use hawser_keys::identity::{Identity, PublicKey};
 use hawser_net::client::Client;
 use hawser_net::gateway::{AcceptLimits, AdmitAll, Gateway};
-use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::stream::BondStream;
 use hawser_session::SessionConfig;
 use tokio::io::AsyncWriteExt as _;

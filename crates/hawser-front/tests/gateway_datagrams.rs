@@ -18,9 +18,9 @@ use hawser_front::gateway::{
     ClientId, ClientLimits, DatagramOptions, DestinationPolicy, Gateway as Relay, GatewayConfig,
 };
 use hawser_front::transport::{DialError, ResetCode};
+use hawser_keys::identity::{Identity, PublicKey};
 use hawser_net::client::Client;
 use hawser_net::gateway::{Admission, Gateway};
-use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::stream::BondStream;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, UdpSocket};

@@ -12,7 +12,7 @@ use hawser_front::datagram::{DirectLimits, DirectPorts, PlaceFlows, Placement, T
 use hawser_front::proxy::{Malformed, ProxyConfig, ProxyCounters, ProxyServer};
 use hawser_front::resolve::SystemResolver;
 use hawser_front::transport::DialError;
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_types::LinkIndex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::invite::Invite;
 use hawser_net::clock;
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::invite::Invite;
-use hawser_net::tls::TlsClient;
+use hawser_seal::TlsClient;
 use hawser_session::Side;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_types::{ChannelId, SessionId};

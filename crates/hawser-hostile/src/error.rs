@@ -1,8 +1,8 @@
 use std::io;
 
-use hawser_net::identity::IdentityError;
-use hawser_net::invite::InviteError;
-use hawser_net::tls::TlsError;
+use hawser_keys::identity::IdentityError;
+use hawser_keys::invite::InviteError;
+use hawser_seal::TlsError;
 
 /// Reason why a script could not be performed to its end.
 #[derive(Debug, thiserror::Error)]

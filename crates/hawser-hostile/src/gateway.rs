@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::invite::Invite;
+use hawser_keys::unix_time::UnixTime;
 use hawser_net::clock;
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::invite::Invite;
-use hawser_net::tls::TlsServer;
-use hawser_net::unix_time::UnixTime;
+use hawser_seal::TlsServer;
 use hawser_session::Side;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_types::{ChannelId, SessionId};

@@ -37,12 +37,12 @@ use tokio::sync::watch;
 
 use crate::congestion::Congestion;
 use crate::driver::Driver;
-use crate::host_port::HostPort;
-use crate::links::Link;
 use crate::session::SessionHandle;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
 pub use first::FirstConnection;
+use hawser_keys::host_port::HostPort;
+use hawser_link::links::Link;
 pub use join_port::JoinPort;
 pub use link_statuses::LinkStatus;
 pub use relay::Relay;
@@ -92,7 +92,7 @@ pub enum OpenStreamError {
 
 impl Client {
     /// Starts connecting. `links` follows the machine's links, as
-    /// [`LinkMonitor`](crate::links::LinkMonitor) gives them.
+    /// [`LinkMonitor`](hawser_link::links::LinkMonitor) gives them.
     pub fn start(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
         Self::begin(config, links, (enrolling, false), None)

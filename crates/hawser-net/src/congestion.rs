@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use hawser_sched::Control;
 
-use crate::bind;
+use hawser_link::bind;
 
 /// How channels get their congestion control.
 #[derive(Clone, Debug, PartialEq, Eq)]

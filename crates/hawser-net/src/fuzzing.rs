@@ -2,7 +2,7 @@
 //! when an invariant of a parser is broken.
 
 use crate::gateway::judge;
-use crate::voucher::Voucher;
+use hawser_keys::voucher::Voucher;
 
 /// Checks that a parsed voucher, written and parsed again, is equal.
 pub fn fuzz_voucher(data: &[u8]) {

@@ -19,7 +19,6 @@ mod probe;
 mod session;
 mod shared;
 mod shares;
-mod sources;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,22 +39,20 @@ use tokio::sync::{mpsc, watch};
 use crate::association::{Sightings, Token};
 use crate::congestion::Congestion;
 use crate::driver::{CLOSE_REFUSED, Driver};
-use crate::identity::PublicKey;
-use crate::links::{Link, OwnAddresses};
 use crate::stream::BondStream;
 use crate::takeover::{self, Datagrams, Join};
-use crate::tls::{TlsError, TlsServer};
 pub use accounts::{Accounts, Holder};
 pub use admit::accept_each;
 pub use config::{Admission, AdmitAll, GatewayConfig};
 pub use first_words::{Whose, judge};
 pub(crate) use half_open::{HalfOpen, Origin};
+use hawser_keys::identity::PublicKey;
+use hawser_link::links::{Link, OwnAddresses};
+use hawser_seal::{TlsError, TlsServer};
 pub use limits::AcceptLimits;
 use port_links::OwnSockets;
 pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};
 use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
-pub(crate) use sources::provider_of;
-pub use sources::{key_of, network_of, source_of};
 
 /// Accepts clients. Dropping it ends all sessions.
 pub struct Gateway {
@@ -152,7 +149,7 @@ impl Gateway {
 
     /// Sends answers by the link that a client came by from now on, if the gateway listens on every
     /// address and the kernel permits it (Linux 5.7); else by the best route. `links` follows the
-    /// machine's links, as [`LinkMonitor`](crate::links::LinkMonitor) gives them.
+    /// machine's links, as [`LinkMonitor`](hawser_link::links::LinkMonitor) gives them.
     #[must_use]
     pub fn following(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         if !self.everywhere.is_empty() {

@@ -16,8 +16,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::bind;
-use crate::links::Link;
+use hawser_link::bind;
+use hawser_link::links::Link;
 
 /// Keeps a socket on each of the links that are `wanted`, for each of `addresses`, and serves it,
 /// until this is dropped. A socket ends when its link is gone. A socket that can't be opened is

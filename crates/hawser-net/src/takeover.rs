@@ -9,10 +9,8 @@
 //! a descriptor (unix(7), `SCM_RIGHTS`). Only a process and the child that it has started itself
 //! have such a pair, so they trust each other; still, an unreadable message ends the pair.
 
-mod inherited;
 mod message;
 mod pipe;
-mod sockets;
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,17 +23,9 @@ use hawser_sctp::Local;
 use hawser_wire::{JoinOffer, JoinPrelude};
 use tokio::net::TcpStream;
 
-use crate::bind;
-pub(crate) use inherited::{has_on_link, on_links_at, take_on_link, take_tcp};
-pub use inherited::{let_go, take_listener};
+use hawser_link::bind;
 pub use message::{Datagrams, Join, Left, Message, Offer, PortOf};
 pub use pipe::{Pipe, pair};
-pub use sockets::listening;
-
-/// Keeps a listening socket of the predecessor for the part of this process that will use it.
-pub fn inherit(socket: OwnedFd) {
-    inherited::keep(socket);
-}
 
 /// The channel by which a gateway passes connections and datagrams to its predecessor. If the pair
 /// is full, they are lost, as on any network.

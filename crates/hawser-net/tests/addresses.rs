@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use common::{Kind, Pair, PairOptions, channels, echo_checked, in_time, until};
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::Identity;
 use hawser_net::client::{Client, FirstConnection, SharedPort};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::Identity;
-use hawser_net::tls::TlsClient;
+use hawser_seal::TlsClient;
 use hawser_skip::ClosedPort;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;

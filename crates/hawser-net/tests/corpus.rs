@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use hawser_keys::invite::Invite;
+use hawser_keys::voucher::Voucher;
 use hawser_net::fuzzing;
 use hawser_net::gateway::{Whose, judge};
-use hawser_net::invite::Invite;
-use hawser_net::voucher::Voucher;
 
 #[test]
 fn every_invite_of_the_corpus_that_is_read_is_the_same_when_written_and_read_again() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use common::{Kind, Pair, PairOptions, Way, echo_checked, in_time, until};
+use hawser_keys::identity::Identity;
 use hawser_net::clock;
 use hawser_net::gateway::AcceptLimits;
-use hawser_net::identity::Identity;
-use hawser_net::tls::{TlsError, client_handshake, is_tls_record};
+use hawser_seal::{TlsError, client_handshake, is_tls_record};
 use hawser_session::seal::{Aead, Direction, SessionKeys};
 use hawser_types::{ChannelId, SessionId};
 use hawser_wire::{ChannelRole, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame};

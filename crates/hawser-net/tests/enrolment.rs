@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Pair, PairOptions, echo_checked, in_time, until};
+use hawser_keys::identity::Identity;
 use hawser_net::client::OpenStreamError;
-use hawser_net::identity::Identity;
 use hawser_session::SessionConfig;
 
 /// One link and one kind of channel, so that all data uses the one connection.

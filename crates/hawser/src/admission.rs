@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::{GatewayStore, StoreError};
+use hawser_keys::unix_time::UnixTime;
 use hawser_net::gateway::Admission;
-use hawser_net::identity::PublicKey;
-use hawser_net::store::{GatewayStore, StoreError};
-use hawser_net::unix_time::UnixTime;
 
 use crate::error::ListenError;
 
@@ -152,7 +152,7 @@ const MAX_PEERS: usize = 50_000;
 mod tests {
     use std::time::Duration;
 
-    use hawser_net::store::StateDir;
+    use hawser_keys::store::StateDir;
 
     use super::*;
 

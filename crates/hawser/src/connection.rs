@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_keys::identity::PublicKey;
 use hawser_net::client::{Client, LinkStatus};
-use hawser_net::identity::PublicKey;
 use hawser_net::session::{ConnectionError, SessionHandle};
 use hawser_net::stream::BondStream;
 use hawser_session::OpenError;

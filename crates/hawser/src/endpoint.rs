@@ -2,13 +2,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::invite::Invite;
+use hawser_keys::store::{ClientStore, GatewayStore, StateDir, StoreError};
+use hawser_keys::unix_time::UnixTime;
 use hawser_net::client::{Client, ClientConfig, OpenStreamError};
 use hawser_net::gateway::{AcceptLimits, GatewayConfig};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::invite::Invite;
-use hawser_net::store::{ClientStore, GatewayStore, StateDir, StoreError};
-use hawser_net::unix_time::UnixTime;
 use hawser_session::{SessionConfig, TransportChoice};
 use tokio::net::ToSocketAddrs;
 

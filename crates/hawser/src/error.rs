@@ -1,11 +1,11 @@
 use std::io;
 
+use hawser_keys::identity::{IdentityError, PublicKey};
+use hawser_keys::invite::InviteError;
+use hawser_keys::store::StoreError;
+use hawser_link::links::LinkError;
 use hawser_net::client::OpenStreamError;
-use hawser_net::identity::{IdentityError, PublicKey};
-use hawser_net::invite::InviteError;
-use hawser_net::links::LinkError;
-use hawser_net::store::StoreError;
-use hawser_net::tls::TlsError;
+use hawser_seal::TlsError;
 
 use crate::known::KnownKeysError;
 

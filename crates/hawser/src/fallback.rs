@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::{Identity, PublicKey};
 use hawser_net::client::OpenStreamError;
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::stream::BondStream;
-use hawser_net::tls::{TlsClient, TlsError};
+use hawser_seal::{TlsClient, TlsError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
 use tokio::time::timeout;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hawser_net::links::{Link, LinkError, LinkMonitor};
+use hawser_link::links::{Link, LinkError, LinkMonitor};
 use tokio::sync::{OnceCell, watch};
 
 /// The machine's links, monitored from the first query on, for as long as this lives.

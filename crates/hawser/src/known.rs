@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::PublicKey;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::PublicKey;
 
 /// Addresses and their peers' keys: in a file `known-keys` with one `ADDRESS KEY` per line, or in
 /// memory.

@@ -149,13 +149,13 @@ pub use hawser_wire::MAX_DATAGRAM;
 
 // Peers: who and where they are.
 #[doc(inline)]
-pub use hawser_net::host_port::{HostPort, ParseHostPortError};
+pub use hawser_keys::host_port::{HostPort, ParseHostPortError};
 #[doc(inline)]
-pub use hawser_net::identity::{BadSignature, Identity, IdentityError, ParseKeyError, PublicKey};
+pub use hawser_keys::identity::{BadSignature, Identity, IdentityError, ParseKeyError, PublicKey};
 #[doc(inline)]
-pub use hawser_net::invite::{Invite, InviteError};
+pub use hawser_keys::invite::{Invite, InviteError};
 #[doc(inline)]
-pub use hawser_net::unix_time::UnixTime;
+pub use hawser_keys::unix_time::UnixTime;
 
 // Configuration.
 #[doc(inline)]
@@ -178,18 +178,18 @@ pub use hawser_types::{
 
 // Errors.
 #[doc(inline)]
-pub use hawser_net::FileError;
+pub use hawser_keys::FileError;
+#[doc(inline)]
+pub use hawser_keys::store::StoreError;
+#[doc(inline)]
+pub use hawser_link::links::LinkError;
 #[doc(inline)]
 pub use hawser_net::client::OpenStreamError;
 #[doc(inline)]
 pub use hawser_net::gateway::OpenToClientError;
 #[doc(inline)]
-pub use hawser_net::links::LinkError;
-#[doc(inline)]
 pub use hawser_net::session::ConnectionError;
 #[doc(inline)]
-pub use hawser_net::store::StoreError;
-#[doc(inline)]
-pub use hawser_net::tls::TlsError;
+pub use hawser_seal::TlsError;
 #[doc(inline)]
 pub use hawser_session::OpenError;

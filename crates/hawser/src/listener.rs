@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::bind;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::invite::{Invite, MAX_ADDRESSES};
+use hawser_keys::store::StoreError;
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::bind;
+use hawser_link::links::list_links;
 use hawser_net::gateway::{Gateway, GatewayConfig, GatewayCounters, OpenToClientError};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::PublicKey;
-use hawser_net::invite::{Invite, MAX_ADDRESSES};
-use hawser_net::links::list_links;
-use hawser_net::store::StoreError;
 use hawser_net::stream::BondStream;
-use hawser_net::unix_time::UnixTime;
 use hawser_session::TransportChoice;
 use tokio::net::ToSocketAddrs;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, value_parser};
 use hawser_config::{FrontConfig, FrontPort, UpConfig};
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use hawser_types::HostName;
 
 use super::shared::socket_address;

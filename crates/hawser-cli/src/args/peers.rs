@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hawser_config::GatewaySource;
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use hawser_types::HostNameAt;
 
 use super::shared::TableArgs;

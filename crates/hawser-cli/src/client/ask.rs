@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use hawser_control::{ErrorReason, LineDecoder, Request, Response, encode};
-use hawser_net::store::StateDir;
+use hawser_keys::store::StateDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 

@@ -4,10 +4,10 @@
 
 use anyhow::bail;
 use hawser_config::{CaptureScope, UpConfig};
-use hawser_net::kill_switch::{self, Openings};
-use hawser_net::lan::check_known;
-use hawser_net::links::{Link, list_links};
-use hawser_net::unix_time::UnixTime;
+use hawser_host::kill_switch::{self, Openings};
+use hawser_host::lan::check_known;
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::links::{Link, list_links};
 use rustix::process::geteuid;
 
 use crate::args::{Command, KillSwitchAction, KillSwitchArgs};

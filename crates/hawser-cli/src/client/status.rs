@@ -2,8 +2,8 @@
 
 use anyhow::bail;
 use hawser_control::{Request, Response, STREAMS_SHOWN, StatusSnapshot, render_status};
-use hawser_net::kill_switch;
-use hawser_net::store::StateDir;
+use hawser_host::kill_switch;
+use hawser_keys::store::StateDir;
 
 use crate::args::TableArgs;
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use hawser_control::{Request, Response};
+use hawser_keys::store::StateDir;
 use hawser_monitor::top::{self, Ask, Look, NoAnswer};
-use hawser_net::store::StateDir;
 
 use crate::args::TopArgs;
 use crate::client::ask::Conversation;

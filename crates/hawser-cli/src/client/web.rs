@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use hawser_control::Request;
-use hawser_net::store::StateDir;
+use hawser_keys::store::StateDir;
 
 use super::ask::Conversation;
 use super::status;

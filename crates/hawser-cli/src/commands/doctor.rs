@@ -12,10 +12,10 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use hawser_config::FrontPort;
 use hawser_control::span;
-use hawser_net::kill_switch;
-use hawser_net::links::{list_links, usable};
-use hawser_net::port_rules::led_elsewhere;
-use hawser_net::unix_time::UnixTime;
+use hawser_host::kill_switch;
+use hawser_host::port_rules::led_elsewhere;
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::links::{list_links, usable};
 
 use crate::args::TableArgs;
 use crate::setup::{Setup, show, show_json};

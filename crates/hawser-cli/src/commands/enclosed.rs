@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use hawser_net::tun::{self, TunAddresses, enter};
+use hawser_host::tun::{self, TunAddresses, enter};
 
 use crate::args::{EnclosedArgs, KeeperArgs};
 use crate::commands::run::cannot_run;

@@ -7,7 +7,7 @@ mod steps;
 mod systemd;
 
 use anyhow::Context as _;
-use hawser_net::links::LinkMonitor;
+use hawser_link::links::LinkMonitor;
 
 use crate::args::{SetupArgs, Undo};
 use crate::setup::{Setup, show};

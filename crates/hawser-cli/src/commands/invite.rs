@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::PublicKey;
-use hawser_net::store::{GatewayStore, PendingInvite, StateDir};
-use hawser_net::unix_time::UnixTime;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::{GatewayStore, PendingInvite, StateDir};
+use hawser_keys::unix_time::UnixTime;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 use serde_json::{Value, json};

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use hawser_control::PeerStatus;
-use hawser_net::identity::PublicKey;
-use hawser_net::invite::read_reference;
-use hawser_net::store::{ClientStore, GatewayStore, NameStore, NamedPeer, Peer, StateDir};
-use hawser_net::unix_time::UnixTime;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::invite::read_reference;
+use hawser_keys::store::{ClientStore, GatewayStore, NameStore, NamedPeer, Peer, StateDir};
+use hawser_keys::unix_time::UnixTime;
 use hawser_types::HostNameAt;
 use serde_json::{Value, json};
 

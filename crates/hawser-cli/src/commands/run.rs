@@ -16,7 +16,7 @@ use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::peer::VouchedServers;
 use hawser_front::this_machine::ThisMachine;
-use hawser_net::links::{LinkMonitor, OwnAddresses, Routes};
+use hawser_link::links::{LinkMonitor, OwnAddresses, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::{Class, GatewayUse};
 use tokio::sync::watch;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use futures_util::StreamExt as _;
 use hawser_file::{EntryKind, EntryPath, Sent};
+use hawser_link::links::LinkMonitor;
 use hawser_net::client::{Client, OpenStreamError};
-use hawser_net::links::LinkMonitor;
 use hawser_types::ByteCount;
 
 use crate::args::SendArgs;
@@ -67,7 +67,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
 /// Waits until the receiver has let this sender in.
 async fn connect(
     target: Target,
-    state: &hawser_net::store::StateDir,
+    state: &hawser_keys::store::StateDir,
     links: crate::daemon::proxy::links::Links,
     has_invite: bool,
 ) -> anyhow::Result<Client> {

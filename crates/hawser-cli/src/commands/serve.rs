@@ -10,7 +10,7 @@ use hawser_front::gateway::{
     Cidr, ClientLimits, ClientStreams, DestinationPolicy, Gateway as Relay, GatewayConfig,
     MeetingPlace,
 };
-use hawser_net::packet_exit::ConnectLimits;
+use hawser_host::packet_exit::ConnectLimits;
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::ServeArgs;

@@ -20,10 +20,10 @@ use hawser_front::packets::InboundFlows;
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::{ProxyConfig, ProxyError, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
+use hawser_host::kill_switch::KillSwitch;
+use hawser_link::inherited::take_listener;
+use hawser_link::links::{LinkMonitor, OwnAddresses};
 use hawser_net::client::JoinPort;
-use hawser_net::kill_switch::KillSwitch;
-use hawser_net::links::{LinkMonitor, OwnAddresses};
-use hawser_net::takeover::take_listener;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::bail;
-use hawser_net::voucher::{DEFAULT_SPAN, VouchedKeys, Voucher};
+use hawser_keys::voucher::{DEFAULT_SPAN, VouchedKeys, Voucher};
 
 use crate::args::VoucherArgs;
 use crate::setup::{Setup, show};

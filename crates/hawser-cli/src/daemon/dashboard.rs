@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use hawser_keys::store::{StateDir, StateFile};
 use hawser_monitor::web::Token;
-use hawser_net::store::{StateDir, StateFile};
 use tokio::sync::watch;
 
 /// A dashboard with its server.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context as _, ensure};
-use hawser_net::store::StateDir;
+use hawser_keys::store::StateDir;
 use tokio::net::{UnixListener, UnixSocket};
 
 use super::server::{SOCKET, SocketFile, listen_with};

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::Context as _;
-use hawser_net::guard::Guard;
+use hawser_host::guard::Guard;
 
 /// Starts this program again, as a guard.
 pub(crate) fn start_guard() -> anyhow::Result<Guard> {

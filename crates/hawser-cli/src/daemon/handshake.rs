@@ -9,7 +9,7 @@ mod diverting;
 use std::collections::BTreeMap;
 
 use hawser_capture::{CaptureError, DiscoveryCounts};
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 
 /// Adds the counters of the programs to a list, each name prefixed with `prefix`.
 fn list_counts(

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
 use anyhow::{Context as _, bail};
 use hawser_control::Role;
-use hawser_net::store::StateDir;
+use hawser_keys::store::StateDir;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 

@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 
+use hawser_keys::store::StateDir;
+use hawser_link::inherited::take_listener;
 use hawser_monitor::web::Server;
-use hawser_net::store::StateDir;
-use hawser_net::takeover::take_listener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::Command;
 
-use hawser_net::store::{ASIDE, StateFile, WhenDamaged};
+use hawser_keys::store::{ASIDE, StateFile, WhenDamaged};
 use hawser_skip::ClosedPort;
 
 use super::program::{Daemon, Ended, Place, until};

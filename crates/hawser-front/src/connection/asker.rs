@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use hawser_net::asker::Process;
+use hawser_link::asker::Process;
 
 use super::Origin;
 use super::who::{Found, Sought, UnknownAsker, Who};

@@ -31,7 +31,7 @@ pub struct Observation {
 
 impl Observe for TcpStream {
     fn observe(&self) -> Observation {
-        let Ok(info) = hawser_net::tcp_info::read(self) else {
+        let Ok(info) = hawser_link::tcp_info::read(self) else {
             return Observation::default();
         };
         Observation {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_director::{ConnectionRequest, LinkDecision, Route};
-use hawser_net::links::{Link, Routes};
+use hawser_link::links::{Link, Routes};
 use hawser_policy::Protocol;
 use hawser_types::{ByteCount, LinkIndex};
 

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use hawser_config::HttpUrl;
-use hawser_net::bind::{SocketOptions, connect_on_link};
-use hawser_net::links::Link;
+use hawser_link::bind::{SocketOptions, connect_on_link};
+use hawser_link::links::Link;
 use hawser_types::ByteCount;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -15,7 +15,7 @@ use hawser_capture::{
     Bytes, Capture, CaptureError, CarriedFamilies, Connection, End, Event, Events, Unruled,
 };
 use hawser_director::{ConnectionRequest, DirectorReport, Health};
-use hawser_net::links::PrefixMonitor;
+use hawser_link::links::PrefixMonitor;
 use hawser_net::ticks::Ticks;
 use hawser_policy::{Protocol, RuleSet};
 use hawser_sched::PortClass;

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use hawser_net::names::{LookupError, Names};
+use hawser_link::names::{LookupError, Names};
 
 use super::SharedDirector;
 use crate::destination::HostName;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_types::LinkIndex;
 use tokio::time::{Instant, sleep_until, timeout};
 

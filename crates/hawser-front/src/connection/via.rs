@@ -2,8 +2,8 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use hawser_net::bind::{Carries, SocketOptions, connect_on_link};
-use hawser_net::links::{Link, Routes};
+use hawser_link::bind::{Carries, SocketOptions, connect_on_link};
+use hawser_link::links::{Link, Routes};
 use tokio::net::TcpStream;
 
 use super::counted::Observe;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
-use hawser_net::asker::{Askers, Process};
+use hawser_link::asker::{Askers, Process};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hawser_director::{ConnectionRequest, Decision, Question};
-use hawser_net::links::Routes;
+use hawser_link::links::Routes;
 use hawser_policy::Protocol;
 use hawser_sched::connection::By;
 use tokio::io::ReadBuf;

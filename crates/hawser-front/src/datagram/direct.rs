@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hawser_net::bind::DatagramSocket;
+use hawser_link::bind::DatagramSocket;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};

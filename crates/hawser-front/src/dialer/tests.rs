@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hawser_director::SessionView;
-use hawser_net::identity::PublicKey;
-use hawser_net::links::Link;
+use hawser_keys::identity::PublicKey;
+use hawser_link::links::Link;
 use hawser_policy::{Action, Condition, LinkChoice, Mode, Rule, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::bind::DatagramSocket;
+use hawser_link::bind::DatagramSocket;
 use hawser_net::clock;
 use hawser_net::ticks::Ticks;
 use hawser_sip::directory::{Directory, DirectoryConfig, DirectoryCounts, Output};

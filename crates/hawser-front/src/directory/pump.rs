@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::bind::{SocketOptions, connect_on_link};
+use hawser_link::bind::{SocketOptions, connect_on_link};
 use hawser_sip::transaction::Flow;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;

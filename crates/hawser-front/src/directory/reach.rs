@@ -45,7 +45,7 @@ impl Reach for Hosts {
 mod tests {
     use std::net::{SocketAddr, UdpSocket};
 
-    use hawser_net::links::OwnAddresses;
+    use hawser_link::links::OwnAddresses;
 
     use super::*;
 

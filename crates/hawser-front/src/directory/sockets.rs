@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::bind::{DatagramSocket, listen};
+use hawser_link::bind::{DatagramSocket, listen};
 use hawser_sip::fields::Transport;
 use tokio::io::ReadBuf;
 use tokio::net::TcpListener;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hawser_net::bind::DatagramSocket;
+use hawser_link::bind::DatagramSocket;
 use hawser_net::stream::BondStream;
 use hawser_types::{Budget, ByteCount, Charge};
 use tokio::io::ReadBuf;

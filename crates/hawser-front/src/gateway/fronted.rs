@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::bind::{SocketOptions, original_destination};
-use hawser_net::foreign_source::ForeignSource;
-use hawser_net::gateway::{Accounts, Ends, Holder, Incoming, key_of, network_of};
+use hawser_host::foreign_source::ForeignSource;
+use hawser_link::bind::{SocketOptions, original_destination};
+use hawser_net::gateway::{Accounts, Ends, Holder, Incoming};
 use hawser_types::Budget;
+use hawser_types::{key_of, network_of};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;

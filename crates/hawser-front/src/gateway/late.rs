@@ -142,8 +142,8 @@ const MOST_AT_ONCE: usize = 2048;
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::identity::Identity;
-    use hawser_net::tls::TlsClient;
+    use hawser_keys::identity::Identity;
+    use hawser_seal::TlsClient;
     use hawser_types::{ChannelId, SessionId};
     use hawser_wire::JoinPrelude;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

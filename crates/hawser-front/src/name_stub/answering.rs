@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use hawser_net::links::Link;
-use hawser_net::names::Names;
+use hawser_link::links::Link;
+use hawser_link::names::Names;
 use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure, no_records};
 
 use super::known::KnownNames;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_net::bind::{SocketOptions, connect_on_link};
+use hawser_link::bind::{SocketOptions, connect_on_link};
 use hawser_wire::dns::DnsQuestion;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};

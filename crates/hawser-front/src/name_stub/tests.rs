@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hawser_net::store::{NameStore, StateDir};
+use hawser_keys::store::{NameStore, StateDir};
 use hawser_skip::ClosedPort;
 use hawser_wire::dns::{AddressRecord, DnsQuestion};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

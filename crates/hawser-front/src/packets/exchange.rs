@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::store::OwnAddresses;
+use hawser_host::tun::{Tun, TunMemory};
+use hawser_keys::store::OwnAddresses;
 use hawser_net::stream::{PacketSink, RecvStream, SendStream};
-use hawser_net::tun::{Tun, TunMemory};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use serde::Serialize;

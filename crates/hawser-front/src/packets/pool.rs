@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::time::Duration;
 
-use hawser_net::store::OwnAddresses;
+use hawser_keys::store::OwnAddresses;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tokio::time::Instant;
 

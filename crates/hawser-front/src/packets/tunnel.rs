@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_host::tun::{Tun, TunMemory};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::session::SessionHandle;
 use hawser_net::stream::{
     BondStream, PacketPlace, PacketSink, RecvStream, ResetByPeer, SendStream,
 };
-use hawser_net::tun::{Tun, TunMemory};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use tokio::time::sleep;

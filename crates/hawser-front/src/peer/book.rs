@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::store::{NameStore, NamedPeer, OrderStore, StoreError};
 use hawser_net::gateway::Admission;
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::store::{NameStore, NamedPeer, OrderStore, StoreError};
 use hawser_sip::agent::{Claim, Keys, Verdict};
 use hawser_sip::uri::SipUri;
 use hawser_types::HostNameAt;
@@ -165,7 +165,7 @@ const BETWEEN_WRITES: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::store::StateDir;
+    use hawser_keys::store::StateDir;
 
     use super::*;
 

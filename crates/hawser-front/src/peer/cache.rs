@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use tokio::time::Instant;
 
 use super::settings::PeerSettings;

@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::PinStore;
 use hawser_net::client::Client;
-use hawser_net::identity::PublicKey;
-use hawser_net::store::PinStore;
 use hawser_policy::RuleSet;
 use hawser_wire::Heard;
 use tokio::sync::{mpsc, watch};

@@ -3,8 +3,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hawser_net::identity::PublicKey;
-use hawser_net::tls::TlsProbe;
+use hawser_keys::identity::PublicKey;
+use hawser_seal::TlsProbe;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 
 /// Addresses at which a peer that this machine has enrolled with has carried a connection.
 ///
@@ -190,7 +190,7 @@ const MAX_HELD: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::identity::Identity;
+    use hawser_keys::identity::Identity;
 
     use super::*;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hawser_keys::identity::PublicKey;
 use hawser_net::client::{Client, Relay};
 use hawser_net::gateway::{Admission as _, Gateway};
-use hawser_net::identity::PublicKey;
 use hawser_net::local_pair;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, select_all};
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::NamedPeer;
+use hawser_link::links::Link;
 use hawser_net::client::Client;
 use hawser_net::gateway::{Gateway, Incoming};
-use hawser_net::identity::PublicKey;
-use hawser_net::links::Link;
-use hawser_net::store::NamedPeer;
 use hawser_net::ticks::Ticks;
 use hawser_sip::agent::CallEvent;
 use hawser_types::{Host, HostNameAt};

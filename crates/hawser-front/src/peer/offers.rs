@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use hawser_keys::identity::PublicKey;
 use hawser_net::gateway::{Accounts, Holder};
-use hawser_net::identity::PublicKey;
 use hawser_types::ByteCount;
 use tokio::net::TcpStream;
 

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use hawser_policy::{LinkChoice, Mode, RuleSet};
 use tokio::sync::watch;
 use tokio::time::timeout;

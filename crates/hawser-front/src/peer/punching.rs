@@ -16,11 +16,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::PublicKey;
+use hawser_link::links::{Link, networks_on_links};
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::PublicKey;
-use hawser_net::links::{Link, networks_on_links};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;

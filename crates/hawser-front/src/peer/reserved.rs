@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hawser_net::store::NameStore;
+use hawser_keys::store::NameStore;
 use hawser_types::{Host, HostName};
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
@@ -155,7 +155,7 @@ const MAX_NAMES: usize = 64;
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use hawser_net::store::StateDir;
+    use hawser_keys::store::StateDir;
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_keys::identity::PublicKey;
 use hawser_net::client::Client;
-use hawser_net::identity::PublicKey;
 
 use super::pool::SessionPool;
 use crate::bonded::{BondDialer, SessionDialer};

@@ -1,7 +1,7 @@
 //! Servers whose keys are vouched for by their owners, for names that the user selects.
 //!
 //! A name that the user gives is held to its *voucher*, the file that its owner publishes over
-//! HTTPS ([`hawser_net::voucher`]): connections to the ports in it go over a session with a server
+//! HTTPS ([`hawser_keys::voucher`]): connections to the ports in it go over a session with a server
 //! that proves one of its keys, or nowhere. Neither handshakes nor other keys on the path of such a
 //! connection change that. Without a voucher, all connections to the name are refused. Captured
 //! applications connect to addresses: an address that they or this host were told for such a name
@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use hawser_keys::identity::PublicKey;
 use hawser_net::client::Client;
-use hawser_net::identity::PublicKey;
 use hawser_wire::dns::DnsQuestion;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

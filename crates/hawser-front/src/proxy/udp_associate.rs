@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 
-use hawser_net::bind::DatagramSocket;
+use hawser_link::bind::DatagramSocket;
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tracing::debug;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hawser_net::links::OwnAddresses;
+use hawser_link::links::OwnAddresses;
 
 use super::{Lookup, Redirected};
 use crate::connection::Origin;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_sip::agent::{CallEvent, HostAgent, Keys, OwnAddress, Place, candidates, preferences};
 use hawser_sip::sdp::Candidate;
 use hawser_sip::transaction::Flow;

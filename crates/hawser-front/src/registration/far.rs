@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_net::links::Link;
-use hawser_net::names::Names;
+use hawser_link::links::Link;
+use hawser_link::names::Names;
 use hawser_sip::fields::Transport;
 use hawser_sip::uri::SipUri;
 use hawser_types::Host;

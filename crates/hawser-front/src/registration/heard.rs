@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hawser_net::names::LookupError;
+use hawser_link::names::LookupError;
 use hawser_sip::message::Message;
 use hawser_sip::transaction::Flow;
 

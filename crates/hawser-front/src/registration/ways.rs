@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::bind::{DatagramSocket, SocketOptions, connect_on_link};
-use hawser_net::links::Link;
+use hawser_link::bind::{DatagramSocket, SocketOptions, connect_on_link};
+use hawser_link::links::Link;
 use hawser_sip::agent::OwnAddress;
 use hawser_sip::framer::{Framed, Framer};
 use hawser_sip::message::{Datagram, Limits, read_datagram};

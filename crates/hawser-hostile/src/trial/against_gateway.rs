@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hawser_net::invite::Invite;
+use hawser_keys::invite::Invite;
 
 use super::conditions::Conditions;
 use super::course::{Course, MOST_TRIES, config};

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use hawser_link::links::{Link, list_links};
 use hawser_net::association::{AssociationEndpoint, AssociationHandle, Seal};
-use hawser_net::links::{Link, list_links};
 use hawser_sctp::{AssociationConfig, Closed, Local, Message};
 use hawser_session::seal::{Aead, Direction, SessionKeys};
 use hawser_types::{ChannelId, LinkIndex};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use hawser_net::links::list_links;
+use hawser_link::links::list_links;
 use tokio::task::JoinSet;
 
 use self::client::{Client, honest};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use hawser_net::store::{GatewayStore, StateDir};
-use hawser_net::unix_time::UnixTime;
+use hawser_keys::store::{GatewayStore, StateDir};
+use hawser_keys::unix_time::UnixTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -17,8 +17,8 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-use crate::bind::{bind_to_interface, mark};
-use crate::sys::{lead_to_second, set_int_option};
+use hawser_link::bind::{bind_to_interface, mark};
+use hawser_link::sys::{lead_to_second, set_int_option};
 
 /// The socket of a place.
 ///

@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::keyed_endpoint::MAX_INCOMING;
 use super::*;
-use crate::identity::Identity;
-use crate::tls::{Handshake, client_handshake, server_handshake};
+use hawser_keys::identity::Identity;
+use hawser_seal::{Handshake, client_handshake, server_handshake};
 
 /// The keys that both ends of a real handshake have.
 async fn keys() -> (SessionKeys, SessionKeys) {
@@ -20,7 +20,7 @@ async fn keys() -> (SessionKeys, SessionKeys) {
     let (client, server) = tokio::join!(client, listener.accept());
     let (me, gateway) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
     let client = client_handshake(client.unwrap(), &me, gateway.public());
-    let allow: crate::tls::Allow = Arc::new(|_| true);
+    let allow: hawser_seal::Allow = Arc::new(|_| true);
     let server = server_handshake(server.unwrap().0, &[], &gateway, allow);
     let (client, server) = tokio::join!(client, server);
     let keys = |handshake: Handshake| SessionKeys::new(handshake.exporter, handshake.aead);

@@ -16,7 +16,7 @@ use super::join::join_as;
 use super::join_error::JoinError;
 use super::shared::{Shared, keeps_connections};
 use crate::driver::Driver;
-use crate::links::Link;
+use hawser_link::links::Link;
 
 /// Joins with connections that the gateway offers, until the session ends; returns at once if no
 /// join port is configured.

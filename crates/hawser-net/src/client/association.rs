@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::shared::Shared;
 use crate::association::{AssociationEndpoint, AssociationHandle};
 use crate::driver::Driver;
-use crate::host_port::HostPort;
+use hawser_keys::host_port::HostPort;
 
 /// Runs until the session ends.
 pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {

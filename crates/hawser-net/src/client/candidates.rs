@@ -12,9 +12,9 @@ use hawser_types::{Host, HostName};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::host_port::HostPort;
-use crate::links::Link;
-use crate::names::{Finding, Names};
+use hawser_keys::host_port::HostPort;
+use hawser_link::links::Link;
+use hawser_link::names::{Finding, Names};
 
 /// Finds the gateway's addresses for all of a client's tasks, one search at a time.
 #[derive(Debug, Default)]

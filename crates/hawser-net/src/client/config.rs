@@ -8,9 +8,9 @@ use hawser_types::Host;
 
 use super::join_port::JoinPort;
 use super::relay::Relay;
-use crate::host_port::HostPort;
-use crate::identity::{Identity, PublicKey};
-use crate::invite::Invite;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::invite::Invite;
 
 /// The configuration of a client.
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ use super::candidates::Candidates;
 use super::shared::Shared;
 use super::shared_port::SharedPort;
 use crate::driver::{Driver, NewChannel};
-use crate::links::Link;
-use crate::tls::{Handshake, TlsClient};
+use hawser_link::links::Link;
+use hawser_seal::{Handshake, TlsClient};
 
 /// A link, the address that was reached over it, and the handshake with the gateway there.
 type Won = (Link, SocketAddr, Handshake);

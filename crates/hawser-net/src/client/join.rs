@@ -15,9 +15,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::join_error::JoinError;
 use super::reach::reach;
 use super::shared::Shared;
-use crate::bind::SocketOptions;
+use crate::clock;
 use crate::driver::{Driver, NewChannel};
-use crate::{clock, links::Link};
+use hawser_link::bind::SocketOptions;
+use hawser_link::links::Link;
 
 /// Connects over `link` to `remote`, or else to the address that suits the link best; joins the
 /// session and adds the channel. Returns where it goes. `options`: of the connection's socket.

@@ -1,6 +1,6 @@
 use std::io;
 
-use crate::bind::ConnectError;
+use hawser_link::bind::ConnectError;
 
 /// Reason why a channel could not be added.
 #[derive(Debug, thiserror::Error)]

@@ -25,9 +25,10 @@ use tokio::time::timeout;
 
 use crate::driver::Driver;
 use crate::gateway::{AcceptLimits, HalfOpen, Origin, accept_each};
-use crate::links::{self, Link};
+use crate::port_on_links;
 use crate::takeover::{self, Offer, ToPredecessor};
-use crate::{bind, port_on_links};
+use hawser_link::bind;
+use hawser_link::links::{self, Link};
 
 /// A TCP port, on each of a machine's links, at which gateways may begin connections of their
 /// clients' sessions. Dropping it closes the port; joined connections stay.
@@ -301,7 +302,7 @@ async fn listen(waiting: Arc<Waiting>, listener: TcpListener) {
 /// The address that stands for all of this machine, at a free port: sockets that share the port
 /// would not notice that another program has it.
 fn every_address(port: u16) -> io::Result<SocketAddr> {
-    if let Some(before) = takeover::on_links_at(port) {
+    if let Some(before) = hawser_link::inherited::on_links_at(port) {
         return Ok(before);
     }
     let (v6, v4) = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);

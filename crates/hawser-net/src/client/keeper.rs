@@ -19,11 +19,11 @@ use super::link_statuses::LinkStatus;
 use super::rest;
 use super::shared::{Shared, keeps_connections};
 use super::{accepted, association};
-use crate::bind::SocketOptions;
 use crate::clock;
 use crate::driver::Driver;
-use crate::links::Link;
 use crate::sign_of_life::is_heard;
+use hawser_link::bind::SocketOptions;
+use hawser_link::links::Link;
 
 /// Runs until the session ends.
 pub(super) async fn keep(shared: Arc<Shared>, first: First) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use hawser_types::{LinkIndex, SessionId};
 
-use crate::links::Link;
+use hawser_link::links::Link;
 
 /// The state of one of a client's links.
 #[derive(Clone, Debug, PartialEq)]

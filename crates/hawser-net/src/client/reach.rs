@@ -19,8 +19,8 @@ use super::address_choice::alike;
 use super::candidates::Candidates;
 use super::join_error::JoinError;
 use super::shared::Shared;
-use crate::bind::SocketOptions;
-use crate::links::Link;
+use hawser_link::bind::SocketOptions;
+use hawser_link::links::Link;
 
 /// Connects a session to the address that suits `link` best.
 pub(super) async fn reach(

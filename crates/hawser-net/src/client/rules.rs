@@ -7,7 +7,7 @@ use hawser_sched::rules::LinkRules;
 use super::Client;
 use super::shared::Shared;
 use crate::driver::Driver;
-use crate::links::Link;
+use hawser_link::links::Link;
 
 impl Client {
     /// Sets the user's rules for links, by name, in place of earlier ones. They apply to the

@@ -25,14 +25,14 @@ use super::link_statuses::{LinkStatus, LinkStatuses};
 use super::relay;
 use super::shared_port::SharedPort;
 use crate::association::AssociationEndpoint;
-use crate::bind::{self, Carries, ConnectError, SocketOptions};
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
-use crate::host_port::HostPort;
-use crate::invite::Invite;
-use crate::links::{self, Link};
 use crate::session_budgets::SessionBudgets;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::invite::Invite;
+use hawser_link::bind::{self, Carries, ConnectError, SocketOptions};
+use hawser_link::links::{self, Link};
 
 #[derive(Debug)]
 pub(super) struct Shared {

@@ -18,9 +18,10 @@ use super::gauge::Gauge;
 use super::inner::{Handle, Meter};
 use super::reader::Reader;
 use super::shared::Shared;
+use crate::clock;
 use crate::congestion::Choice;
-use crate::tls::is_tls_record;
-use crate::{bind, clock};
+use hawser_link::bind;
+use hawser_seal::is_tls_record;
 
 /// An authenticated connection on its way into a session.
 pub(crate) struct NewChannel {
@@ -34,7 +35,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
     let stream = Arc::new(new.stream);
     let gauge = Arc::new(Gauge::new(Arc::clone(&stream)));
     let write = Arc::new(Notify::new());
-    let segment = crate::tcp_info::read(&stream)
+    let segment = hawser_link::tcp_info::read(&stream)
         .ok()
         .map(|info| info.mss.as_u64());
     spec.segment_size = segment

@@ -11,7 +11,7 @@ use hawser_path::KernelSample;
 use hawser_types::ByteCount;
 use tokio::net::TcpStream;
 
-use crate::{sys, tcp_info};
+use hawser_link::{sys, tcp_info};
 
 /// Measures one channel's connection.
 pub(super) struct Gauge {

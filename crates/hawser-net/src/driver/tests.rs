@@ -15,9 +15,9 @@ use super::association_channel::AssociationChannel;
 use super::inner::Inner;
 use super::*;
 use crate::association::AssociationEndpoint;
-use crate::identity::Identity;
 use crate::stream::BondStream;
-use crate::tls::{Allow, Handshake, client_handshake, server_handshake};
+use hawser_keys::identity::Identity;
+use hawser_seal::{Allow, Handshake, client_handshake, server_handshake};
 
 /// Two ends of a session.
 struct Drivers {

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hawser_types::{Budget, ByteCount};
 
-use super::sources::{network_of, source_of};
 use crate::session_budgets::SessionBudgets;
+use hawser_types::{network_of, source_of};
 
 /// The budgets of a gateway, and those of its clients.
 #[derive(Clone, Debug)]

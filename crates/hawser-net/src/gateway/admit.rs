@@ -21,9 +21,9 @@ use super::half_open::{Origin, Place};
 use super::joining::{answer_join, read_prelude};
 use super::shared::{Ends, Entry, Shared};
 use super::{memory, session};
-use crate::bind::{self, SocketOptions};
 use crate::driver::{Driver, NewChannel};
-use crate::tls::{Handshake, TlsError};
+use hawser_link::bind::{self, SocketOptions};
+use hawser_seal::{Handshake, TlsError};
 
 /// Accepts connections for as long as the gateway lives.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::shared::Shared;
 use crate::clock;
 use crate::driver::Driver;
-use crate::links::Link;
+use hawser_link::links::Link;
 
 /// Takes the associations of a session for as long as it lives.
 pub(super) async fn serve(shared: &Shared, driver: &Driver) {

@@ -15,8 +15,8 @@ use hawser_types::{ByteCount, ChannelId, LinkIndex};
 use super::port_links::OwnSockets;
 use crate::association::AssociationEndpoint;
 use crate::driver::Driver;
-use crate::links::Link;
 use crate::takeover::ToPredecessor;
+use hawser_link::links::Link;
 
 /// The sockets at the UDP port.
 #[derive(Debug)]

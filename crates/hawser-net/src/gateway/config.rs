@@ -1,8 +1,8 @@
 use hawser_session::SessionConfig;
 
 use super::limits::AcceptLimits;
-use crate::identity::{Identity, PublicKey};
 use crate::takeover::ToPredecessor;
+use hawser_keys::identity::{Identity, PublicKey};
 
 /// Decides which clients may have sessions here.
 pub trait Admission: Send + Sync + 'static {

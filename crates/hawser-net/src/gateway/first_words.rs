@@ -9,7 +9,7 @@ use hawser_wire::{JOIN_PRELUDE_LENGTH, JoinPrelude};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::tls::is_our_hello;
+use hawser_seal::is_our_hello;
 
 /// The owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +92,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::identity::Identity;
-    use crate::tls::TlsClient;
+    use hawser_keys::identity::Identity;
+    use hawser_seal::TlsClient;
 
     async fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

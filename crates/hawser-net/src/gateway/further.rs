@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use super::further_links::Further;
 use super::joining::join_offered;
 use super::shared::Shared;
-use crate::bind::{self, ConnectError, SocketOptions};
 use crate::clock;
 use crate::driver::Driver;
-use crate::links::{self, Link};
+use hawser_link::bind::{self, ConnectError, SocketOptions};
+use hawser_link::links::{self, Link};
 
 /// Does so for one session, for as long as it lives, if the gateway is configured to and the client
 /// has announced a port.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::links::{self, Link, OwnAddresses};
+use hawser_link::links::{self, Link, OwnAddresses};
 
 /// Links that connections to clients may begin on: those with these names.
 #[derive(Debug)]

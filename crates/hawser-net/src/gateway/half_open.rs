@@ -24,8 +24,8 @@ use tokio::time::timeout;
 
 use self::crowd::{Crowd, Group, Guest};
 use super::limits::AcceptLimits;
-use super::sources::{network_of, source_of};
-use crate::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
+use hawser_types::{network_of, source_of};
 
 /// Gives places to connections that have not proved who they are.
 #[derive(Clone, Debug)]

@@ -177,7 +177,7 @@ mod tests {
     fn recorders_have_a_quarter_at_most_and_none_rather_than_little() {
         let recorder = |sessions, memory| {
             let config = GatewayConfig {
-                identity: crate::identity::Identity::generate().unwrap(),
+                identity: hawser_keys::identity::Identity::generate().unwrap(),
                 session: SessionConfig::default(),
                 limits: super::super::AcceptLimits {
                     sessions,

@@ -21,8 +21,9 @@ use tokio::sync::watch;
 use super::admit;
 use super::port_links::OwnSockets;
 use super::shared::Shared;
-use crate::links::Link;
-use crate::{bind, port_on_links, takeover};
+use crate::port_on_links;
+use hawser_link::links::Link;
+use hawser_link::{bind, inherited};
 
 /// Returns the address of `listener` if that stands for every address; single links can then listen
 /// on its port as well.
@@ -41,7 +42,7 @@ pub(super) async fn follow(
     let serve = |listener| admit::listen(Arc::clone(&shared), listener);
     let at = addresses.clone();
     let wanted = move |now: &[Link]| {
-        let is_left = |link: &&Link| at.iter().any(|it| takeover::has_on_link(*it, link.index));
+        let is_left = |link: &&Link| at.iter().any(|it| inherited::has_on_link(*it, link.index));
         let left = now.iter().filter(is_left);
         own.wanted(now).chain(left).cloned().collect()
     };

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
-use crate::links::Link;
-use crate::takeover;
+use hawser_link::inherited;
+use hawser_link::links::Link;
 
 /// Chooses the links that have sockets of their own, at the TCP port and at the UDP port alike.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ impl OwnSockets {
     /// takes sockets that are bound to links from a predecessor.
     pub(super) fn needed_at(addresses: &[SocketAddr]) -> Self {
         let mut ports = addresses.iter().map(SocketAddr::port);
-        if ports.any(|port| takeover::on_links_at(port).is_some()) {
+        if ports.any(|port| inherited::on_links_at(port).is_some()) {
             Self::Always
         } else {
             Self::WhereSeveral

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 
 /// The clients whose sessions are asked now.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use hawser_wire::Enrolment;
 use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
 use super::{associate, further, going};
 use crate::driver::{CLOSE_REFUSED, Driver};
-use crate::identity::PublicKey;
 use crate::session::SessionHandle;
 use crate::stream::BondStream;
+use hawser_keys::identity::PublicKey;
 
 /// Hands out the session's streams once its client is known; removes the session when it is over.
 pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, ends: Ends) {

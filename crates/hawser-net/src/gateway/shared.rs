@@ -17,15 +17,15 @@ use super::further_links::Further;
 use super::half_open::HalfOpen;
 use super::probe::Probing;
 use super::shares::Shares;
-use super::sources::{network_of, source_of};
 use crate::congestion::Congestion;
 use crate::driver::Driver;
-use crate::identity::PublicKey;
 use crate::session::SessionHandle;
 use crate::session_budgets::SessionBudgets;
 use crate::sign_of_life::oldest_silent;
 use crate::stream::BondStream;
-use crate::tls::TlsServer;
+use hawser_keys::identity::PublicKey;
+use hawser_seal::TlsServer;
+use hawser_types::{network_of, source_of};
 
 pub(super) struct Shared {
     pub(super) config: GatewayConfig,

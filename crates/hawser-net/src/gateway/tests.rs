@@ -17,9 +17,9 @@ use super::*;
 use crate::association::AssociationEndpoint;
 use crate::clock;
 use crate::driver::NewChannel;
-use crate::identity::Identity;
 use crate::session_budgets::SessionBudgets;
-use crate::tls::{Handshake, client_handshake};
+use hawser_keys::identity::Identity;
+use hawser_seal::{Handshake, client_handshake};
 
 #[test]
 fn a_client_displaces_its_own_session_that_a_power_cut_has_silenced() {

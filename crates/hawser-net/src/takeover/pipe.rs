@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::message::{MAX_SIZE, Message};
-use crate::sys::watch_both;
+use hawser_link::sys::watch_both;
 
 /// One end of the pair.
 #[derive(Debug)]

@@ -3,6 +3,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use hawser_types::LinkIndex;
 
+use hawser_link::inherited;
+
 use super::*;
 
 fn datagrams(sizes: &[usize]) -> Vec<(SocketAddr, BytesMut)> {
@@ -100,7 +102,7 @@ async fn a_listener_goes_over_with_what_waits_at_it() {
     let mut client = TcpStream::connect(address).unwrap();
     let (pipe, end) = pair().unwrap();
     let other = Pipe::new(end).unwrap();
-    let found = listening().unwrap();
+    let found = inherited::listening().unwrap();
     for socket in &found {
         let socket = Some(socket.as_fd());
         pipe.send(&Message::Listener, socket).await.unwrap();
@@ -109,18 +111,18 @@ async fn a_listener_goes_over_with_what_waits_at_it() {
     let mut count = 0;
     while let Some((message, socket)) = other.receive().await.unwrap() {
         assert_eq!(message, Message::Listener);
-        inherit(socket.unwrap());
+        inherited::keep(socket.unwrap());
         count += 1;
     }
     assert_eq!(count, found.len());
     let elsewhere = (Ipv4Addr::new(127, 0, 0, 2), address.port()).into();
-    assert!(take_listener(elsewhere).is_none());
+    assert!(inherited::take_listener(elsewhere).is_none());
     assert!(
-        take_on_link(address, LinkIndex::new(1)).is_none(),
+        inherited::take_on_link(address, LinkIndex::new(1)).is_none(),
         "it is bound to no link"
     );
-    let after = take_listener(address).unwrap();
-    assert!(take_listener(address).is_none(), "once only");
+    let after = inherited::take_listener(address).unwrap();
+    assert!(inherited::take_listener(address).is_none(), "once only");
     let (mut stream, _) = after.accept().unwrap();
     client.write_all(b"here").unwrap();
     let mut heard = [0; 4];

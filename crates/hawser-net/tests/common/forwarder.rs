@@ -294,7 +294,7 @@ impl TlsOnly {
                 self.left_of_record -= 1;
                 continue;
             }
-            if self.header.is_empty() && !hawser_net::tls::is_tls_record(*byte) {
+            if self.header.is_empty() && !hawser_seal::is_tls_record(*byte) {
                 self.over = true;
                 return position;
             }

@@ -2,8 +2,8 @@
 
 use hawser_config::Config;
 use hawser_control::{LinkStatus, Request};
-use hawser_net::links::list_modems;
-use hawser_net::network_manager::{DeviceState, NetworkManager};
+use hawser_host::modems::list_modems;
+use hawser_host::network_manager::{DeviceState, NetworkManager};
 use hawser_types::StandbyState;
 
 use super::check::Check;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use hawser_net::links::{Link, full_tunnel};
+use hawser_link::links::{Link, full_tunnel};
 use socket2::{Domain, Socket, Type};
 
 use super::check::{Check, Status};
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_vpn_for_all_traffic_is_told() {
         let tunnel = Link {
-            kind: hawser_net::links::LinkKind::Tunnel,
+            kind: hawser_link::links::LinkKind::Tunnel,
             takes_ordinary_v4: true,
             ..link("wg0")
         };

@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use hawser_control::{Request, registration_line};
-use hawser_net::bind::{SocketOptions, connect_on_link};
-use hawser_net::identity::Identity;
-use hawser_net::links::Link;
-use hawser_net::store::{ClientStore, EnrolledGateway, StateDir};
-use hawser_net::tls::TlsClient;
-use hawser_net::unix_time::UnixTime;
+use hawser_keys::identity::Identity;
+use hawser_keys::store::{ClientStore, EnrolledGateway, StateDir};
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::bind::{SocketOptions, connect_on_link};
+use hawser_link::links::Link;
+use hawser_seal::TlsClient;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 

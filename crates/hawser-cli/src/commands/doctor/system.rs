@@ -4,9 +4,9 @@ use std::fs::OpenOptions;
 
 use hawser_capture::{Capture, Discovery, RunGroup, Settings};
 use hawser_config::{DEFAULT_FRONT_PORT, FrontPort};
-use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
-use hawser_net::lan;
-use hawser_net::unix_time::UnixTime;
+use hawser_host::lan;
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::bind::{allowed_congestion, available_congestion, best_congestion};
 use hawser_sched::rules::Date;
 use hawser_types::ByteCount;
 use rustix::process::{Resource, geteuid, getrlimit};

@@ -4,8 +4,8 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
 use hawser_config::{GatewaySource, HostPort};
-use hawser_net::invite::read_reference;
-use hawser_net::links::{Link, usable};
+use hawser_keys::invite::read_reference;
+use hawser_link::links::{Link, usable};
 use hawser_types::is_private;
 
 use super::desktop::Desktop;
@@ -62,7 +62,7 @@ impl Ground {
     pub(super) fn look(setup: &Setup, links: &[Link]) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         let systemd = Systemd { of_user: !is_root };
-        let own = hawser_net::store::StateDir::resolve(None);
+        let own = hawser_keys::store::StateDir::resolve(None);
         let usable = usable(links, &[]);
         let mut addresses = usable.iter().flat_map(|link| &link.addresses).copied();
         let shown = |link: &Link| {

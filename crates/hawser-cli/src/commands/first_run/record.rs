@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use hawser_net::replace_if_changed;
-use hawser_net::store::{StateDir, StateFile};
+use hawser_keys::replace_if_changed;
+use hawser_keys::store::{StateDir, StateFile};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Undo;

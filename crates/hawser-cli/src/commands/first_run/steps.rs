@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use hawser_config::{GatewaySource, HostPort};
 use hawser_control::LinkChange;
-use hawser_net::identity::PublicKey;
-use hawser_net::store::ClientStore;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::ClientStore;
 use hawser_types::LinkUse;
 use toml_edit::Array;
 

@@ -14,7 +14,7 @@ use hawser_front::name_stub::NameStub;
 use hawser_front::peer::VouchedServers;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
-use hawser_net::links::{Link, Routes, full_tunnel, usable};
+use hawser_link::links::{Link, Routes, full_tunnel, usable};
 use tokio::sync::oneshot;
 
 use super::child::{self, Child};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_config::CaptureScope;
+use hawser_link::links::usable;
 use hawser_net::client::Client;
-use hawser_net::links::usable;
 
 use crate::daemon::proxy::links::Links;
 

@@ -11,7 +11,7 @@ use hawser_front::directory::{
     BindingTable, DirectoryLimits, DirectoryServer, DirectorySettings, DirectoryTls, UserFile,
 };
 use hawser_front::gateway::DestinationPolicy;
-use hawser_net::store::{StateDir, StateFile};
+use hawser_keys::store::{StateDir, StateFile};
 use hawser_sip::digest::Algorithm;
 use serde::Serialize;
 use tokio::task::spawn_blocking;

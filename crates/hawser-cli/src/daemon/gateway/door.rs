@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use hawser_config::ServeConfig;
 use hawser_control::span;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::invite::{Invite, MAX_ADDRESSES, read_reference};
+use hawser_keys::replace_if_changed;
+use hawser_keys::store::{GatewayStore, StateDir, StateFile};
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::links::{Link, OwnAddresses, list_links};
 use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::PublicKey;
-use hawser_net::invite::{Invite, MAX_ADDRESSES, read_reference};
-use hawser_net::links::{Link, OwnAddresses, list_links};
-use hawser_net::replace_if_changed;
-use hawser_net::store::{GatewayStore, StateDir, StateFile};
 use hawser_net::ticks::Ticks;
-use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
 use hawser_types::is_private;
 use tokio::sync::watch;
@@ -65,7 +65,7 @@ impl Door {
         let store = Arc::new(GatewayStore::open(state)?);
         let listen = predecessor.map_or(config.listen, |it| it.listen(config.listen));
         let listener =
-            hawser_net::bind::listen(listen).map_err(|error| not_listening(listen, &error))?;
+            hawser_link::bind::listen(listen).map_err(|error| not_listening(listen, &error))?;
         let listen = listener.local_addr()?;
         let addresses = if is_told {
             told(&config.advertise, Some(listen.port()))?

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use hawser_net::host_port::HostPort;
-use hawser_net::invite::MAX_ADDRESSES;
-use hawser_net::links::{list_links, usable};
-use hawser_net::names::Names;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::invite::MAX_ADDRESSES;
+use hawser_link::links::{list_links, usable};
+use hawser_link::names::Names;
 use hawser_types::Host;
 use tokio::time::timeout;
 

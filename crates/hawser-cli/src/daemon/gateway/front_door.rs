@@ -13,10 +13,10 @@ use anyhow::{Context as _, anyhow};
 use hawser_config::{FrontPort, ServeConfig};
 use hawser_front::gateway::{ClientLimits, Fronted, GatewayCounters, Shown};
 use hawser_front::this_machine::ThisMachine;
-use hawser_net::foreign_source::ForeignSource;
+use hawser_host::foreign_source::ForeignSource;
+use hawser_keys::store::StateDir;
+use hawser_link::links::{Link, OwnAddresses};
 use hawser_net::gateway::{AcceptLimits, AdmitAll, Gateway, GatewayConfig};
-use hawser_net::links::{Link, OwnAddresses};
-use hawser_net::store::StateDir;
 use hawser_net::takeover::PortOf;
 use hawser_types::ByteCount;
 use rustix::process::{Resource, getrlimit};
@@ -119,7 +119,7 @@ impl FrontDoor {
         let limits = Limits::within(getrlimit(Resource::Nofile).current, config);
         let machine = ThisMachine::new(own.clone());
         let fronted = Arc::new(Fronted::new(shown, machine, limits.streams, front.pin));
-        let listener = hawser_net::bind::listen(front.listen)
+        let listener = hawser_link::bind::listen(front.listen)
             .map_err(|error| not_bound(front.listen, &error))?;
         let listen = listener.local_addr()?;
         let session = &setup.config.session;

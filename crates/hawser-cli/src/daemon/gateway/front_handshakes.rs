@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hawser_capture::CaptureError;
 use hawser_front::gateway::Fronted;
+use hawser_keys::identity::PublicKey;
+use hawser_link::links::{Link, OwnAddresses};
 use hawser_net::gateway::Gateway;
-use hawser_net::identity::PublicKey;
-use hawser_net::links::{Link, OwnAddresses};
 use tokio::sync::watch;
 
 use super::front_ports::FrontPorts;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_config::HostPort;
-use hawser_net::links::OwnAddresses;
+use hawser_link::links::OwnAddresses;
 use hawser_types::Host;
 use tokio::net::lookup_host;
 use tokio::time::{MissedTickBehavior, interval};

@@ -7,13 +7,13 @@ use anyhow::{Context as _, bail};
 use hawser_config::{IpNet, PacketExit as Wanted, ServeConfig};
 use hawser_front::gateway::{ClientId, DestinationPolicy};
 use hawser_front::packets::{AddressPool, Exchange, MTU};
-use hawser_net::identity::PublicKey;
-use hawser_net::links::{Link, list_links};
-use hawser_net::packet_exit::{
+use hawser_host::packet_exit::{
     ExitKind, ExitPlan, FlowLimits, PacketExit, longest_tracked, refused_flows,
 };
-use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
-use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
+use hawser_host::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::{GatewayStore, PacketAddresses, StateDir};
+use hawser_link::links::{Link, list_links};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 

@@ -52,7 +52,7 @@ pub(crate) fn views(
 /// Returns the name of the congestion control that channels of such sessions ask for.
 pub(crate) fn congestion_name(config: &SessionConfig) -> String {
     let name = config.congestion.name();
-    let name = name.or_else(hawser_net::bind::best_congestion);
+    let name = name.or_else(hawser_link::bind::best_congestion);
     name.unwrap_or_default()
 }
 

@@ -14,7 +14,7 @@ use hawser_capture::{
 use hawser_control::NotAskedStatus;
 use hawser_front::connection::SharedDirector;
 use hawser_front::peer::Handshakes;
-use hawser_net::bind::{Carries, LookingAtSockets, look_at_sockets};
+use hawser_link::bind::{Carries, LookingAtSockets, look_at_sockets};
 use hawser_net::clock;
 use hawser_net::ticks::Ticks;
 use hawser_types::LinkIndex;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hawser_capture::{Bonds, CaptureError, Discovery, FrontedPort, mount_point};
-use hawser_net::identity::PublicKey;
-use hawser_net::links::{Link, OwnAddresses};
+use hawser_keys::identity::PublicKey;
+use hawser_link::links::{Link, OwnAddresses};
 use hawser_wire::KeyHint;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::net::{IpAddr, TcpListener};
 
 use hawser_capture::{CaptureError, Discovery};
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_types::LinkIndex;
 
 /// The interfaces on which connections are diverted.

@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use hawser_front::connection::SharedDirector;
 use hawser_front::peer::{Book, GatewayToMeet, NamedPeers, NamedPeersSettings, Offers};
 use hawser_front::registration::CallSettings;
+use hawser_keys::store::{NameStore, OrderStore};
 use hawser_net::client::Client;
 use hawser_net::gateway::{AcceptLimits, Gateway, GatewayConfig};
-use hawser_net::store::{NameStore, OrderStore};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -140,12 +140,12 @@ impl ByName {
 /// the machine has both.
 fn listen(predecessor: Option<&Predecessor>) -> anyhow::Result<TcpListener> {
     let before = predecessor.and_then(Predecessor::door);
-    if let Some(Ok(listener)) = before.map(hawser_net::bind::listen) {
+    if let Some(Ok(listener)) = before.map(hawser_link::bind::listen) {
         return Ok(listener);
     }
     let everywhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let listener = hawser_net::bind::listen(everywhere)
-        .or_else(|_| hawser_net::bind::listen(([0, 0, 0, 0], 0).into()));
+    let listener = hawser_link::bind::listen(everywhere)
+        .or_else(|_| hawser_link::bind::listen(([0, 0, 0, 0], 0).into()));
     listener.context("can't listen for hosts that are known by name")
 }
 

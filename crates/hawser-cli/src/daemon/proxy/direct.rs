@@ -13,9 +13,9 @@ use hawser_front::connection::{DatagramPlace, ProbeBudget, Prober, SharedDirecto
 use hawser_front::datagram::DirectPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::peer::Peers;
-use hawser_net::links::{DefaultRouteMonitor, default_routes, read_counters};
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::links::{DefaultRouteMonitor, default_routes, read_counters};
 use hawser_net::ticks::Ticks;
-use hawser_net::unix_time::UnixTime;
 use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
 use hawser_sched::{DemandEstimate, DemandKey};

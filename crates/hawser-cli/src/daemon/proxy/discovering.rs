@@ -10,8 +10,8 @@ use hawser_front::connection::SharedDirector;
 use hawser_front::peer::{
     DiscoveredServers, DiscoverySettings, Handshakes, PeerFinder, PeerSettings,
 };
-use hawser_net::host_port::HostPort;
-use hawser_net::store::{ClientStore, EnrolledGateway, PinStore};
+use hawser_keys::host_port::HostPort;
+use hawser_keys::store::{ClientStore, EnrolledGateway, PinStore};
 
 use super::direct::ConnectionRules;
 use super::links::Links;
@@ -110,9 +110,9 @@ fn is_of(gateway: &EnrolledGateway, at: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::identity::PublicKey;
-    use hawser_net::store::StateDir;
-    use hawser_net::unix_time::UnixTime;
+    use hawser_keys::identity::PublicKey;
+    use hawser_keys::store::StateDir;
+    use hawser_keys::unix_time::UnixTime;
 
     use super::*;
 

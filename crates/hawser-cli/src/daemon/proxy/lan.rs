@@ -11,10 +11,10 @@ use hawser_front::packets::Terms;
 use hawser_front::proxy::ProxyCounters;
 use hawser_front::redirect::{Forwarded, RedirectServer};
 use hawser_front::transport::Dialer;
-use hawser_net::lan::{
+use hawser_host::lan::{
     LanHold, LanPlan, LanPorts, LanRouting, check, check_system, listen, listen_for_names,
 };
-use hawser_net::links::{Link, OwnAddresses, list_links};
+use hawser_link::links::{Link, OwnAddresses, list_links};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;

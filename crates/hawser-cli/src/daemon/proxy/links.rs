@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use tokio::sync::watch;
 
 /// The links of this machine, as they come and go.

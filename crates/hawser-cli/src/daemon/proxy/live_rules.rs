@@ -199,7 +199,7 @@ const MAX_SAID: usize = 64;
 mod tests {
     use std::path::Path;
 
-    use hawser_net::store::StateDir;
+    use hawser_keys::store::StateDir;
     use hawser_policy::{Action, LinkChoice, Mode};
 
     use super::*;

@@ -12,13 +12,13 @@ use hawser_front::connect::Connect;
 use hawser_front::peer::{
     HeldPeers, Passed, PeerFinder, PeerSessions, PeerSettings, Peers, ThroughGateway,
 };
-use hawser_net::bind::{SocketOptions, connect_on_link};
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::store::ClientStore;
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::bind::{SocketOptions, connect_on_link};
+use hawser_link::links::{Link, usable};
 use hawser_net::client::{Client, ClientConfig, FirstConnection};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::links::{Link, usable};
-use hawser_net::store::ClientStore;
-use hawser_net::unix_time::UnixTime;
 use tokio::net::TcpStream;
 
 use crate::daemon::proxy::direct::ConnectionRules;

@@ -11,8 +11,8 @@ use hawser_front::registration::{
     CallSettings, Calling, HostRegistration, OwnLinks, RegistrationSettings, RegistrationView,
 };
 use hawser_front::root_certificates::RootCertificates;
+use hawser_link::links::{Link, usable};
 use hawser_net::clock;
-use hawser_net::links::{Link, usable};
 use hawser_sip::digest::Algorithm;
 use hawser_sip::uri::{SipUri, Uri};
 use hawser_types::{HostNameAt, LinkIndex, Rate};

@@ -8,10 +8,10 @@ use hawser_front::connection::SharedDirector;
 use hawser_front::peer::{VouchedServers, VouchedSettings};
 use hawser_front::root_certificates::RootCertificates;
 use hawser_front::this_machine::ThisMachine;
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::Identity;
-use hawser_net::store::VoucherStore;
-use hawser_net::unix_time::UnixTime;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::Identity;
+use hawser_keys::store::VoucherStore;
+use hawser_keys::unix_time::UnixTime;
 
 use super::direct::ConnectionRules;
 use super::links::Links;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use hawser_net::takeover::{Left, Message, Pipe, ToPredecessor, inherit, let_go};
+use hawser_link::inherited;
+use hawser_net::takeover::{Left, Message, Pipe, ToPredecessor};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -45,7 +46,7 @@ impl Predecessor {
             let message = timeout(PATIENCE, pipe.receive()).await;
             let message = message.context("the old process does not answer")??;
             match message.context("the old process has ended")? {
-                (Message::Listener, Some(socket)) => inherit(socket),
+                (Message::Listener, Some(socket)) => inherited::keep(socket),
                 (Message::Lock, Some(file)) => lock = Some(File::from(file)),
                 (Message::Door(address), _) => door = Some(address),
                 (Message::Begin(address), _) => break address,
@@ -112,7 +113,7 @@ impl Predecessor {
         tokio::spawn(async {
             // Tasks that follow the links take their sockets first.
             tokio::time::sleep(TAKEN_BY_THEN).await;
-            let_go();
+            inherited::let_go();
         });
         Ok(())
     }

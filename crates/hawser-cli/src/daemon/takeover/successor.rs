@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use hawser_net::takeover::{Datagrams, Join, Left, Message, Offer, Pipe, PortOf, listening, pair};
+use hawser_link::inherited::listening;
+use hawser_net::takeover::{Datagrams, Join, Left, Message, Offer, Pipe, PortOf, pair};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;

@@ -1,6 +1,6 @@
 use std::fs;
 
-use hawser_net::store::StateDir;
+use hawser_keys::store::StateDir;
 use hawser_policy::{Action, Class, Condition, LinkChoice, Mode, User};
 
 use super::*;

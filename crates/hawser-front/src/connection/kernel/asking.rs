@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hawser_capture::{CaptureError, Handshake};
 use hawser_director::{LinkDecision, Route, leads_to};
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_types::Instant;
 
 use super::super::trial::{self, Comparison};

@@ -58,7 +58,7 @@ const ANYWHERE: [IpAddr; 2] = [
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::links::{Link, LinkKind};
+    use hawser_link::links::{Link, LinkKind};
     use hawser_sched::connection::ConnectionPolicy;
 
     use super::super::super::SharedDirector;

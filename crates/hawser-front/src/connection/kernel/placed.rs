@@ -107,7 +107,7 @@ const GONE_FOR: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::links::Link;
+    use hawser_link::links::Link;
     use hawser_sched::connection::ConnectionPolicy;
 
     use super::super::super::SharedDirector;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use hawser_capture::LinkEntry;
 use hawser_director::DirectorReport;
-use hawser_net::links::particular_prefixes;
+use hawser_link::links::particular_prefixes;
 use hawser_types::LinkIndex;
 use ipnet::IpNet;
 use tokio::task::JoinHandle;
@@ -87,7 +87,7 @@ pub(super) async fn list() -> Option<Vec<IpNet>> {
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::links::Link;
+    use hawser_link::links::Link;
     use hawser_sched::connection::ConnectionPolicy;
 
     use super::super::super::SharedDirector;

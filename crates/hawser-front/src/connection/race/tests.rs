@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use hawser_director::{AllLinkRules, Health};
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_types::ByteCount;
 use tokio::time::timeout;

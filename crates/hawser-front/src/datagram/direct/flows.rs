@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::time::Instant;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
-use hawser_net::bind::{ConnectError, DatagramSocket};
+use hawser_link::bind::{ConnectError, DatagramSocket};
 use hawser_types::LinkIndex;
 use tokio::io::ReadBuf;
 

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_types::LinkIndex;
 use tokio::net::UdpSocket;
 

@@ -3,11 +3,11 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::links::Link;
-use hawser_net::tls::server_handshake;
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_link::links::Link;
 use hawser_policy::{Action, Avoid, LinkChoice, Mode, Rule, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
+use hawser_seal::server_handshake;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use hawser_net::identity::PublicKey;
-use hawser_net::store::Pin;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::Pin;
 use tokio::time::Instant;
 
 use super::DiscoveredServers;

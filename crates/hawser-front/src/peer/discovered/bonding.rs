@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hawser_capture::{Learnt, Outcome, kernel_time};
+use hawser_keys::store::Pin;
+use hawser_keys::unix_time::UnixTime;
 use hawser_net::client::{FirstConnection, SharedPort};
-use hawser_net::store::Pin;
-use hawser_net::tls::TlsClient;
-use hawser_net::unix_time::UnixTime;
+use hawser_seal::TlsClient;
 use hawser_types::{Instant as KernelTime, LinkIndex};
 use hawser_wire::KeyHint;
 use tokio::net::TcpStream;

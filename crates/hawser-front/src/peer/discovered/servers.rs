@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use hawser_types::DialError;
 use hawser_wire::KeyHint;
 use tokio::time::Instant;

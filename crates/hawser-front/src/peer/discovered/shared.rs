@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hawser_capture::Learnt;
+use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::store::{Pin, PinStore, StoreError};
+use hawser_keys::unix_time::UnixTime;
 use hawser_net::client::{Client, FirstConnection};
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::store::{Pin, PinStore, StoreError};
-use hawser_net::unix_time::UnixTime;
 use hawser_policy::RuleSet;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use hawser_capture::{Learnt, Outcome, kernel_time};
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::Identity;
+use hawser_keys::store::StateDir;
+use hawser_keys::unix_time::UnixTime;
+use hawser_link::links::Link;
 use hawser_net::client::{ClientConfig, FirstConnection, SharedPort as _};
 use hawser_net::gateway::{AdmitAll, Gateway, GatewayConfig, Incoming};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::Identity;
-use hawser_net::links::Link;
-use hawser_net::store::StateDir;
-use hawser_net::unix_time::UnixTime;
 use hawser_policy::{Action, Mode, Rule};
 use hawser_wire::{Offer, OfferForm, SynOption};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

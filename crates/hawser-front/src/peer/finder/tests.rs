@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hawser_net::identity::Identity;
-use hawser_net::tls::server_handshake;
+use hawser_keys::identity::Identity;
+use hawser_seal::server_handshake;
 use hawser_skip::ClosedPort;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;

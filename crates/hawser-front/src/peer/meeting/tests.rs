@@ -1,11 +1,11 @@
 use std::net::SocketAddr;
 
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::Identity;
+use hawser_keys::store::{NameStore, OrderStore, StateDir};
+use hawser_link::links::Link;
 use hawser_net::client::{ClientConfig, OpenStreamError};
 use hawser_net::gateway::{AdmitAll, GatewayConfig, Incoming};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::Identity;
-use hawser_net::links::Link;
-use hawser_net::store::{NameStore, OrderStore, StateDir};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -1,6 +1,6 @@
 //! Selects which of a host's named addresses are tried.
 
-use hawser_net::host_port::HostPort;
+use hawser_keys::host_port::HostPort;
 use hawser_sip::sdp::Candidate;
 
 use crate::address::{Refusal, classify};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::PublicKey;
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::PublicKey;
 use hawser_types::HostNameAt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_link::links::Link;
 use hawser_net::association::Token;
 use hawser_net::client::Client;
-use hawser_net::links::Link;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::str;
 use std::time::Duration;
 
-use hawser_net::voucher::{self, Voucher, VoucherError};
+use hawser_keys::voucher::{self, Voucher, VoucherError};
 use hawser_types::HostName;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;

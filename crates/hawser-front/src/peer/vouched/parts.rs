@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use hawser_keys::identity::PublicKey;
+use hawser_keys::store::VoucherStore;
+use hawser_keys::unix_time::UnixTime;
 use hawser_net::client::Client;
-use hawser_net::identity::PublicKey;
-use hawser_net::store::VoucherStore;
-use hawser_net::unix_time::UnixTime;
 use hawser_policy::RuleSet;
 use hawser_types::HostName;
 use tokio::sync::watch;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 
 use crate::transport::DialError;
 

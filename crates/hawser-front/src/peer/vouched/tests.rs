@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
-use hawser_net::identity::Identity;
-use hawser_net::store::{StateDir, VoucherStore};
-use hawser_net::tls::TlsServer;
-use hawser_net::unix_time::UnixTime;
-use hawser_net::voucher::{self, VouchedKeys, Voucher, VoucherError};
+use hawser_keys::identity::Identity;
+use hawser_keys::store::{StateDir, VoucherStore};
+use hawser_keys::unix_time::UnixTime;
+use hawser_keys::voucher::{self, VouchedKeys, Voucher, VoucherError};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::ConnectionPolicy;
+use hawser_seal::TlsServer;
 use hawser_types::HostName;
 use hawser_wire::dns::AddressRecord;
 use rustls::ServerConfig;

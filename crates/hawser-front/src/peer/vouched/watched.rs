@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 use hawser_types::HostName;
 use tokio::sync::{Notify, watch};
 

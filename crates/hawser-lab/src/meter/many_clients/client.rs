@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hawser_front::destination::Destination;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::Identity;
+use hawser_link::links::Link;
 use hawser_net::client::{Client as Session, ClientConfig};
-use hawser_net::host_port::HostPort;
-use hawser_net::identity::Identity;
-use hawser_net::links::Link;
 use hawser_net::stream::BondStream;
 use hawser_session::TransportChoice;
 use hawser_types::Host;

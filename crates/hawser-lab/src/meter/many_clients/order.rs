@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use hawser_net::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 
 /// The clients to be, and where they go.
 #[derive(Clone, Debug, clap::Args)]

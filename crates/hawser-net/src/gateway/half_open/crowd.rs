@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use crate::identity::PublicKey;
+use hawser_keys::identity::PublicKey;
 
 /// The common origin of connections that share a limit of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::identity::Identity;
+use hawser_keys::identity::Identity;
 
 fn half_open(all: usize, per_source: usize) -> HalfOpen {
     HalfOpen::new(AcceptLimits {

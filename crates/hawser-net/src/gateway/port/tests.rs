@@ -11,9 +11,9 @@ use crate::client::{Client, ClientConfig};
 use crate::gateway::AdmitAll;
 use crate::gateway::port_links::MAX_LINKS;
 use crate::gateway::{AcceptLimits, Gateway, GatewayConfig};
-use crate::host_port::HostPort;
-use crate::identity::Identity;
-use crate::links::LinkMonitor;
+use hawser_keys::host_port::HostPort;
+use hawser_keys::identity::Identity;
+use hawser_link::links::LinkMonitor;
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 #[test]

@@ -1,6 +1,6 @@
 use hawser_front::connection::SharedDirector;
+use hawser_keys::identity::Identity;
 use hawser_net::client::ClientConfig;
-use hawser_net::identity::Identity;
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_sched::governor::Standing;
 use hawser_session::{ChannelSnapshot, LinkSnapshot};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
 use hawser_front::connection::SharedDirector;
-use hawser_net::links::Link;
+use hawser_link::links::Link;
 use hawser_policy::{Action, Condition, LinkChoice, Rule, RuleSet, Source};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::LinkIndex;

@@ -1,10 +1,10 @@
 use std::net::Ipv4Addr;
 
+use hawser_keys::identity::Identity;
+use hawser_keys::store::{NameStore, OrderStore, StateDir};
+use hawser_link::links::Link;
 use hawser_net::client::ClientConfig;
 use hawser_net::gateway::GatewayConfig;
-use hawser_net::identity::Identity;
-use hawser_net::links::Link;
-use hawser_net::store::{NameStore, OrderStore, StateDir};
 
 use super::*;
 
