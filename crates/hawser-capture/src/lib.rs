@@ -5,6 +5,18 @@
 //! bytes; when the connection ends, an event reports what it moved. If no decision is possible, or
 //! anything fails, the connection is made as without Hawser.
 //!
+//! - Placing: `bpf/capture.c` with `bpf/decide.h` decides; `attach.rs` loads it, `tables.rs` has
+//!   the structs that both sides share, `apply.rs` and `rules.rs` fill in the user's rules,
+//!   `capture.rs` ([`Capture`]) links and demands. `events.rs` and `ring.rs` report ([`Event`]).
+//! - Capability in the handshake: `bpf/discovery.c` with `discovery.rs` and `discovery/`.
+//! - The shim, for users without rights on the kernel: the library is `shim/shim.c` with
+//!   `shim/names.c` beside `src/`; `src/shim/server.rs` answers it.
+//!
+//! To change a decision, begin at `bpf/decide.h` (test: `tests/decide.rs`, against `hawser-sched`);
+//! a condition of rules, at `rules.rs` and `bpf/capture.c` (tests: `rules/tests.rs`,
+//! `tests/capture/rules.rs`). `cargo xtask bpf` builds the objects. `docs/design/capture.md`
+//! explains.
+//!
 //! ```no_run
 //! # use hawser_capture::{Capture, Event, RunGroup, Settings};
 //! # async fn example(links: &[hawser_capture::LinkEntry], rules: &hawser_policy::RuleSet)

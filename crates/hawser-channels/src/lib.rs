@@ -9,6 +9,18 @@
 //! - [`further`]: channels that a gateway opens, and to which addresses;
 //! - [`Allowance`]: limit of costly operations that a peer may cause;
 //! - [`BackOff`]: growing pauses between attempts to open a session.
+//!
+//! Two ways through: the writing task of a TCP channel calls `tcp_writer.rs`, which tells the
+//! session what the kernel says, takes a record from it, and answers whether to write, wait or
+//! drain. Over an association `association/writer.rs` does that, `association/message.rs` turns
+//! records into messages, `association/sample.rs` tells the session about the paths, and
+//! `association/tunnel.rs` carries packet mode beside them.
+//!
+//! Who executes them: `driver/` and `client/keeper.rs` of `hawser-net`, `bond/` of `hawser-sim`.
+//!
+//! To change the pause before a channel is tried again, begin at `keeper.rs` (test:
+//! `keeper/tests.rs`); when a gateway connects to a client, at `further.rs` (test:
+//! `further/tests.rs`).
 #![forbid(unsafe_code)]
 
 mod allowance;

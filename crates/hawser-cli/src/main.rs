@@ -1,4 +1,36 @@
 //! The program `hawser`: arguments, wiring and exit codes.
+//!
+//! - A command: `args.rs` and `args/` parse it without side effects → `setup.rs` (configuration,
+//!   state directory, log) → `commands/` where it does its own work, or `client/` where it asks a
+//!   running daemon by the control socket.
+//! - A daemon: `commands/up.rs` wires the client's end (`daemon/proxy/`), `commands/serve.rs` the
+//!   gateway (`daemon/gateway/`). `daemon.rs` is common to both; `daemon/server.rs` takes requests
+//!   of the control socket, `daemon/answers.rs` answers, `daemon/proxy/steer.rs` changes what runs,
+//!   `daemon/events.rs` finds changes, `daemon/picture.rs` makes snapshots of sessions.
+//! - Packets: `commands/run/enclosed.rs` for one program, `daemon/proxy/packets.rs` for the
+//!   machine, `daemon/proxy/lan.rs` for hosts behind it, `daemon/gateway/packets.rs` at the
+//!   gateway.
+//! - An upgrade: `client/upgrade.rs` asks; `daemon/takeover/successor.rs` starts the new process
+//!   and gives it sockets and lock, which `daemon/takeover/predecessor.rs` takes there;
+//!   `commands/up/machine.rs` and `daemon/gateway/packets.rs` give up what only one process can
+//!   have.
+//!
+//! Where to begin:
+//!
+//! - a flag: `args/`, with a line in `args/tests.rs`; a new command also in `args.rs` and below;
+//! - a check of `hawser doctor`: `commands/doctor/links.rs`, `commands/doctor/system.rs`,
+//!   `commands/doctor/state.rs` or `commands/doctor/agent.rs`, called from `commands/doctor.rs`;
+//!   unit test in the file, on a network `end_to_end/registration.rs`, `kill_switch.rs`,
+//!   `router.rs`;
+//! - a log line or field: the `tracing` call at the place where it happens; format and levels are
+//!   in `setup.rs`; `end_to_end/service.rs` reads the log as JSON and looks for secrets in it;
+//! - a message of a first error: `docs/errors.md`, with `end_to_end/first_errors.rs`;
+//! - an option of `run --tun`: `args/run.rs`, `commands/run/enclosed.rs`, `commands/enclosed.rs`;
+//!   `end_to_end/packets.rs`;
+//! - signals of links: `daemon/proxy/agent.rs`; standby links: `daemon/proxy/agent/connecting.rs`.
+//!
+//! Tests with the real program in network namespaces: `tests/end_to_end/`; with curl, git, nginx
+//! and browsers: `tests/real_clients/`.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -5,7 +5,18 @@
 //! and nothing is clamped or ignored: an unknown key or a value outside its range is a
 //! [`ConfigError`] that names file, line, key, the value found and the values allowed.
 //!
-//! `docs/hawser.example.toml` shows every key with its default.
+//! The way through: [`Config::load`] → `document.rs` (a document that is read key by key and knows
+//! positions) → one file for each section: `up.rs`, `serve.rs` (with `front.rs`), `session.rs`,
+//! `connection.rs`, `directory.rs`, `link.rs`, `rule.rs`. `rule.rs` also reads files of rules, and
+//! has the profiles and the built-in rules ([`rule_set`]).
+//!
+//! To add a key:
+//!
+//! 1. a field with its default and its reading in the section's file;
+//! 2. a line in `docs/hawser.example.toml`, which shows every key with its default;
+//! 3. `tests.rs`: `every_key_reaches_its_place` and the lists of wrong values; the tests also load
+//!    the example;
+//! 4. where a flag sets it too: `args/` of `hawser-cli`, which overrides the file (`apply_to`).
 #![forbid(unsafe_code)]
 
 mod address;

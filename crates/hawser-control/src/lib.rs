@@ -4,9 +4,21 @@
 //! with the version of this API: [`encode`] creates the line, [`LineDecoder`] decodes it. Names of
 //! fields end in their unit: `_ms` is a span in milliseconds with a fraction, `_bps` a rate in
 //! bit/s, `_bytes` a count of bytes. Unknown fields are ignored, so that a newer daemon may add
-//! some.
+//! some. `docs/control-api.md` specifies all of it.
 //!
 //! This crate does no I/O: the caller moves the bytes.
+//!
+//! - A question and its answer: `message.rs` → `codec.rs`. The types of answers: `snapshot.rs`,
+//!   `session_status.rs`, `connections.rs`, `policy.rs`, `why.rs`, `history.rs`, `event.rs`.
+//! - Derived from them: `states.rs` (state of links, sessions and gateway), `changes.rs` (events
+//!   between two snapshots), `gain.rs` (the rate of all links together, by that of the busiest).
+//! - As text: `render.rs`, with one file in `render/` for each command.
+//!
+//! To add a request: its variant and its answer in `message.rs`, an example in
+//! `docs/control-api.md` (`tests/documentation.rs` asks for one), the answer in `daemon/answers.rs`
+//! of `hawser-cli`, or in `daemon/server.rs` where it waits, or in `daemon/proxy/steer.rs` where it
+//! changes something; the command in `client/` there. To add a column to a command's table, begin
+//! at its file in `render/`.
 #![forbid(unsafe_code)]
 
 mod all_sessions;

@@ -6,7 +6,19 @@
 //! the needs of applications.
 //!
 //! The crate does no I/O and has no clock: each function takes `now`. [`Director`] documents the
-//! order of calls.
+//! order of calls. The simulator asks the same director as the daemon.
+//!
+//! - A decision: `request.rs` → `judgement.rs` (rules to a verdict, `demands.rs` to an estimate) →
+//!   `links.rs`, `health.rs`, `link_rules.rs` (which links may be used) → `link_rates.rs`,
+//!   `charges.rs` (what they can carry, and do) → `placing.rs` (their order, by a policy of
+//!   `hawser-sched`) → `gateway.rs`, `sites.rs`, `weighing.rs` (link or gateway) → `decision.rs`.
+//! - Attempts: `plan.rs` orders them; `flows.rs` and `exits.rs` charge each as it begins;
+//!   `director/answers.rs` takes answers and misses.
+//! - The end: `director/learning.rs` gives back the load and teaches the demand; `story.rs` and
+//!   `director/history.rs` keep the connection for `hawser why`.
+//!
+//! To change when the gateway is chosen, begin at `weighing.rs`; how a link counts as dead, at
+//! `health.rs`. Tests: `director/tests.rs` and `director/tests/`, with `testing/rig.rs`.
 //!
 //! Source: DBAS §II (connection-oriented mode).
 #![forbid(unsafe_code)]

@@ -11,6 +11,16 @@
 //! The stream can be any transport: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for
 //! the receiver [`UnorderedRead`], which returns chunks by offset.
 //!
+//! - Sending: `tree.rs` (what a directory has) → `send.rs` → `source.rs` (read once, hashed on the
+//!   way) → `wire/offer.rs`, `wire/trailer.rs`; `wire/answer.rs` says from where to continue.
+//! - Receiving: `receive.rs` → `incoming.rs` (one stream) → `name.rs` or `entry_path.rs` (no name
+//!   leads out of the directory) → `writer.rs` (the thread that owns the file) → `store/part.rs`
+//!   and `store/journal.rs` (ranges that are safely on disk).
+//!
+//! Where to begin: a field of a message, `wire/`; what is taken from a directory, `tree.rs` and
+//! `link_target.rs`; what a receiver makes of it, `inbox.rs` and `store/directory.rs`. Tests:
+//! `tests/`, with `tests/crash.rs` (a receiver was killed), `tests/disk.rs` and `tests/hostile.rs`.
+//!
 //! `docs/design/file-transfer.md` describes the bytes, the files and the reasons.
 
 mod byte_range;

@@ -6,6 +6,16 @@
 //! honest client beside the hostile one. It performs a script and returns an [`outcome::Outcome`]:
 //! memory, descriptors, the honest client's results, the end of the session.
 //!
+//! The way through a trial: `trial.rs` → `trial/against_gateway.rs` or `trial/against_client.rs` →
+//! `program.rs` (the program under test), `network.rs`, `honest.rs` and `visitor.rs` (honest
+//! traffic) → `performer.rs` (steps) → `session.rs`, `channel.rs`, `datagrams.rs` (what is sent
+//! under a seal) → `meter.rs` (memory over time).
+//!
+//! To add a misbehaviour: a script in the file of its subject in `scripts/`, and a step in
+//! `step.rs` only if none of the present ones does. `sent.rs` asks for a script for each number of
+//! the protocol, with an example of each message in `samples.rs`; `tests/scripts.rs` performs all
+//! of them.
+//!
 //! For tests and the lab only; no product crate depends on this one.
 #![forbid(unsafe_code)]
 

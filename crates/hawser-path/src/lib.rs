@@ -1,4 +1,19 @@
 //! Estimates of one path: round-trip time, delivery rate, queues, loss, silence; no policy.
+//!
+//! Each estimator is one file, pure, in constant memory. Those that a policy weighs tell how far
+//! they can be trusted. `docs/design/scheduling.md` explains them.
+//!
+//! - A TCP channel: the driver's [`KernelSample`] goes to [`PathEstimator`] (`estimator.rs`), which
+//!   feeds `delivery.rs`, `delay.rs`, `loss.rs`, `silence.rs`; stamps of both clocks go to
+//!   `one_way.rs`. Policies see the results as a view of `hawser-sched`.
+//! - A link as a whole: `capacity.rs`, `latency.rs`, `link_loss.rs` from connections and counters
+//!   on it, `known.rs` for what earlier runs saw, `bottleneck.rs` for links that share one.
+//! - Paths that are nearly dead: `silence.rs` (nothing comes although something is due),
+//!   `crawling.rs` and `progress.rs` (next to nothing comes), `full_segments.rs` (large packets do
+//!   not).
+//!
+//! To change a time-out of paths, begin at `silence.rs`; who acts on it is `channels/silence.rs` of
+//! `hawser-session`. Tests stand in each file, except `bottleneck/tests.rs`.
 #![forbid(unsafe_code)]
 
 mod activity;

@@ -4,6 +4,18 @@
 //! the [`Verdict`] is set by the first rule that applies and sets it. The user's rules come first,
 //! then those of the chosen [`Profile`], then the built-in ones.
 //!
+//! The way through: `facts.rs` → `set.rs` (`judge`; `explain` says why) → `rule.rs` (a rule is a
+//! condition and an action) → `condition.rs` → `pattern.rs` and `value.rs`. `text.rs` shows rules.
+//!
+//! To add a condition of rules:
+//!
+//! 1. its field in `condition.rs`, its fact in `facts.rs`, its text in `text.rs`; test in
+//!    `set/tests.rs`;
+//! 2. its key in `rule.rs` of `hawser-config`, and in `docs/hawser.example.toml`;
+//! 3. who finds the fact: `request.rs` of `hawser-director`;
+//! 4. the other two judges: the kernel's tables in `rules.rs` and `rule_tables.rs` of
+//!    `hawser-capture` with `bpf/capture.c`, and nftables in `lan/modes.rs` of `hawser-host`.
+//!
 //! Sources: DBAS §II.B.1 (classes of applications), §II.C (the user's policy).
 #![forbid(unsafe_code)]
 

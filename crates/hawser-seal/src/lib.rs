@@ -9,6 +9,14 @@
 //! In TLS 1.3 the client is done before the server has checked the client's key. The server
 //! therefore reports a refusal by an alert in place of its first answer: [`Handshake::accepted`]
 //! tells the two apart.
+//!
+//! The way through: [`TlsClient`] and [`TlsServer`] (this file) → `config.rs` (rustls for raw keys,
+//! and which keys are accepted) → `wire.rs` (one TLS record at a time) → [`Handshake`], whose
+//! exporter `seal.rs` of `hawser-session` derives the keys of records from. `protocol.rs` has what
+//! both sides share. Who calls: `client/first.rs` and `gateway/admit.rs` of `hawser-net`.
+//!
+//! To change which keys a side accepts, begin at `config.rs`; the tests are in `tests.rs`. The
+//! handshake is specified in `docs/protocol.md`, section 1.1.
 
 mod config;
 mod error;

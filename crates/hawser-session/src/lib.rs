@@ -6,9 +6,31 @@
 //! [`seal::RecordReader`] before the session sees them and sealed by a [`seal::Sealer`] after it
 //! gave them out, so that the costly part of the work needs no access to the session.
 //!
-//! The way of a chunk through the code: `stream::send` → `session::placing` (asks the policy) →
-//! `unacknowledged` and `channel::outbound` → `session::transmit` → `seal` ═ `seal` →
-//! `session::ingest` → `reassembly` → `stream::receive`.
+//! `session.rs` holds the parts, each of which owns its fields; the files in `session/` do what
+//! needs several of them. `docs/design/session.md` lists the parts and explains the decisions.
+//!
+//! - A chunk out: `stream/send.rs` → `session/placing.rs` (asks the policy through `scheduling.rs`;
+//!   `streams/turns.rs` says whose turn it is: first among *groups*, the streams on behalf of one
+//!   host) → `unacknowledged.rs` (the ledger) and `channel/outbound.rs` → `session/transmit.rs`
+//!   (state frames travel along: *piggybacking*) → `seal.rs`.
+//! - A chunk in: `seal.rs` → `session/ingest.rs` → `stream/receive.rs` (credit) → `reassembly.rs`
+//!   and `held.rs`. `arena.rs` and `read_buffers.rs` bound the memory of what waits.
+//! - A datagram: `datagrams.rs` out, `stream/arrived_datagrams.rs` in; no ledger and no order.
+//! - Failure: `channels/silence.rs` and `session/liveness.rs` judge silence,
+//!   `session/reinjection.rs` sends again, `transports.rs` chooses between TCP channels and the
+//!   association, and tries the other one now and then (`transports/transport_trial.rs`).
+//!
+//! Where to begin:
+//!
+//! - a command: `session/commands.rs`; a state frame: `session/ingest.rs` and
+//!   `session/transmit.rs`;
+//! - the size of chunks: `channel/rates.rs`; credit: `stream/receive.rs`; *early credit*, before a
+//!   stream is opened: `streams/early_credit.rs`;
+//! - what `hawser why` can tell: `recorder.rs`; what a snapshot shows: `session/snapshots.rs`.
+//!
+//! Tests run two sessions in virtual time: `session/tests/pair.rs`, one file for each subject
+//! beside it. `tests/vectors.rs` has the example of `docs/protocol.md`; `fuzzing/` drives two
+//! sessions by scripts, a hostile peer among them.
 #![forbid(unsafe_code)]
 
 mod arena;

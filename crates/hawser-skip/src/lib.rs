@@ -1,6 +1,17 @@
 //! For tests only: reports of tests that cannot run on this machine; network namespaces, with name
 //! servers, for tests that need their own interfaces, in which TCP segments are captured and sent
 //! by hand; and ports that are kept closed.
+//!
+//! - [`skip`] (this file): a test that lacks something passes, and says so in a line that
+//!   `cargo xtask test` lists.
+//! - [`namespace::in_namespace`]: runs a test as root of a network of its own, or reports it as
+//!   skipped; [`name_server`]: a server of names in it.
+//! - [`wire`]: segments that are captured (`wire/segment.rs`), and sent as no kernel would
+//!   (`wire/by_hand.rs`).
+//! - [`ClosedPort`]: a port at which nothing listens, for as long as it lives.
+//!
+//! A test that needs interfaces puts its body into [`namespace::in_namespace`]; one that needs a
+//! program calls [`skip`] with the reason where that is missing.
 #![forbid(unsafe_code)]
 
 mod closed_port;

@@ -2,6 +2,19 @@
 //!
 //! Units live in types, so that a rate can never be added to a size and an offset never compared
 //! with a count. Nothing in here does I/O or reads a clock.
+//!
+//! - Quantities: `instant.rs`, `rate.rs`, `count.rs`; `units.rs` reads them from text with a unit.
+//! - Numbers that count different things: `id.rs`. Sets of numbers: `range_set.rs`, and
+//!   `number_window.rs` for the recent numbers of a sequence.
+//! - Links: `link.rs`, `link_use.rs`, `permission.rs`, `signal.rs`, `modem.rs`, `standby.rs`. A
+//!   link is known by its [`LinkIndex`], since two modems may have the same address.
+//! - Hosts: `host.rs`, `host_at.rs` (`alice@example.org`), `host_port.rs`, `address.rs`,
+//!   `ports.rs`, and `customer.rs`, which says whose addresses count as one.
+//! - What peers may cause: budgets in `charge.rs`. Causes that both ends of a session name on the
+//!   wire: `cause.rs`.
+//!
+//! To add an identifier, begin at `id.rs`; a quantity with a unit in text, at `units.rs`. A type
+//! that one crate needs stays in that crate.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -3,54 +3,20 @@
 //!
 //! One file, `ledger.db`, is shared by all programs with the same state directory. They add to it,
 //! so none undoes another's count. A charge is durable once [`UsageDatabase::charge`] has returned,
-//! or not made at all.
+//! or not made at all. [`UsageDatabase`] documents the schema.
 //!
-//! # Schema
+//! - Opening: [`UsageDatabase::open`] upgrades older files, sets a damaged one aside, and works on
+//!   a copy in memory (`in_memory.rs`) where the disk takes nothing.
+//! - Writing: `charge` (this file) for traffic by link and month, `demand.rs` for what connections
+//!   of an application need, `rate.rs` for what links can carry, `probe.rs` for the day's budget of
+//!   measurements.
 //!
-//! Version 4 (`PRAGMA user_version`). Older files are upgraded when they are opened.
+//! Who uses it: in `hawser-cli`, `daemon/proxy/rules.rs` counts allowances, and
+//! `daemon/proxy/direct.rs` gives rates and demands of earlier runs to the director.
 //!
-//! Since version 1, the table `usage` with a row for each link and month.
-//!
-//! | column | |
-//! |---|---|
-//! | `link` | the interface's name |
-//! | `since` | the first day of the month, as year × 10,000 + month × 100 + day |
-//! | `up`, `down` | bytes sent and received |
-//!
-//! Since version 2, the table `demand` with a row for each application and class of port.
-//!
-//! | column | |
-//! |---|---|
-//! | `application` | the program's name; empty for unknown ones |
-//! | `ports` | the class of the port, as [`hawser_sched::PortClass`] names it |
-//! | `up`, `down` | what a connection is expected to send and receive, in bytes |
-//! | `connections` | number of connections behind the estimate |
-//! | `updated` | time of the last change, in seconds since 1970 |
-//!
-//! Since version 3, the table `probe` with a row for each link and day on which it was measured.
-//!
-//! | column | |
-//! |---|---|
-//! | `link` | the interface's name |
-//! | `day` | as year × 10,000 + month × 100 + day |
-//! | `bytes` | bytes that measurements were allowed to move |
-//!
-//! Since version 4, the table `rate` with a row for each link and network that it was attached to.
-//! Unknown values are NULL.
-//!
-//! | column | |
-//! |---|---|
-//! | `link` | the interface's name |
-//! | `network` | the address of its router, or else the network of its own address |
-//! | `up`, `down` | what it can send and receive, in bytes per second |
-//! | `up_confidence`, `down_confidence` | confidence in these, from 0 to 1 |
-//! | `up_seen`, `down_seen` | times of observation, in seconds since 1970 |
-//! | `latency` | its round-trip time while idle, in microseconds |
-//! | `updated` | time of the row's last change, in seconds since 1970 |
-//!
-//! ```sql
-//! SELECT application, ports, down, datetime(updated, 'unixepoch') FROM demand ORDER BY down DESC;
-//! ```
+//! To add a table: its file beside `rate.rs`, its step in `STEPS` (this file), its columns in the
+//! schema. Tests stand in each file; `end_to_end/ledger.rs` of `hawser-cli` gives a daemon unusable
+//! files.
 #![forbid(unsafe_code)]
 
 mod demand;
@@ -70,6 +36,53 @@ pub use demand::MAX_DEMANDS;
 pub use rate::MAX_RATES;
 
 /// The usage database of one state directory.
+///
+/// # Schema
+///
+/// Version 4 (`PRAGMA user_version`). Older files are upgraded when they are opened.
+///
+/// Since version 1, the table `usage` with a row for each link and month.
+///
+/// | column | |
+/// |---|---|
+/// | `link` | the interface's name |
+/// | `since` | the first day of the month, as year × 10,000 + month × 100 + day |
+/// | `up`, `down` | bytes sent and received |
+///
+/// Since version 2, the table `demand` with a row for each application and class of port.
+///
+/// | column | |
+/// |---|---|
+/// | `application` | the program's name; empty for unknown ones |
+/// | `ports` | the class of the port, as [`hawser_sched::PortClass`] names it |
+/// | `up`, `down` | what a connection is expected to send and receive, in bytes |
+/// | `connections` | number of connections behind the estimate |
+/// | `updated` | time of the last change, in seconds since 1970 |
+///
+/// Since version 3, the table `probe` with a row for each link and day on which it was measured.
+///
+/// | column | |
+/// |---|---|
+/// | `link` | the interface's name |
+/// | `day` | as year × 10,000 + month × 100 + day |
+/// | `bytes` | bytes that measurements were allowed to move |
+///
+/// Since version 4, the table `rate` with a row for each link and network that it was attached to.
+/// Unknown values are NULL.
+///
+/// | column | |
+/// |---|---|
+/// | `link` | the interface's name |
+/// | `network` | the address of its router, or else the network of its own address |
+/// | `up`, `down` | what it can send and receive, in bytes per second |
+/// | `up_confidence`, `down_confidence` | confidence in these, from 0 to 1 |
+/// | `up_seen`, `down_seen` | times of observation, in seconds since 1970 |
+/// | `latency` | its round-trip time while idle, in microseconds |
+/// | `updated` | time of the row's last change, in seconds since 1970 |
+///
+/// ```sql
+/// SELECT application, ports, down, datetime(updated, 'unixepoch') FROM demand ORDER BY down DESC;
+/// ```
 #[derive(Debug)]
 pub struct UsageDatabase {
     database: Connection,

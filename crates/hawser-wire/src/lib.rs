@@ -4,6 +4,28 @@
 //! `docs/protocol.md` is the specification of all but SCTP and DNS; this crate is its only
 //! implementation here. Every decoder takes untrusted bytes: none panics, none allocates more than
 //! a few times the input's size.
+//!
+//! - Stream mode: `record.rs` (header of a record), `frame.rs` (chunks, state frames, datagrams),
+//!   `command.rs` (stream 0), `join.rs` and `join_offer.rs` (first bytes of a connection),
+//!   `link_rules.rs`, `varint.rs`. [`FrameIterator`] and [`CommandDecoder`] read, `put` functions
+//!   write.
+//! - Associations: `sctp.rs` with `sctp/` (packets and chunks of RFC 9260, in a compact form too),
+//!   `association.rs` (records in messages). Packet mode: `tunnel.rs`.
+//! - Handshakes of TCP: `syn_option.rs`. Names: `dns.rs`.
+//!
+//! To add a frame or a command:
+//!
+//! 1. specify it in `docs/protocol.md`;
+//! 2. give it a number in `numbers.rs`, where decoders and hostile scripts find it;
+//! 3. encode and decode it in `frame.rs` or `command.rs`, with a vector in `frame/tests.rs` or
+//!    `command/tests.rs`;
+//! 4. handle it in `session/ingest.rs` or `session/commands.rs` of `hawser-session`, and send it
+//!    from `session/transmit.rs` there;
+//! 5. add a script of a hostile peer that sends it: the tests in `sent.rs` of `hawser-hostile` ask
+//!    for one.
+//!
+//! Fuzzers enter by `fuzzing.rs`; `tests/corpus.rs` reads their seeds, and `tests/allocation.rs`
+//! bounds what decoders allocate.
 #![forbid(unsafe_code)]
 
 mod association;

@@ -118,6 +118,16 @@
 //!
 //! [`Endpoint::connect_or_tcp`] falls back to plain TCP if the peer does not speak Hawser. The
 //! fallback weakens security: read that function's documentation.
+//!
+//! # Inside
+//!
+//! For changes to this crate: `endpoint.rs` (who this host is) → `connection.rs` over a client of
+//! `hawser-net`, or `listener.rs` over its gateway, with `admission.rs` (who is let in). The
+//! streams are those of `hawser-net`. `known.rs` keeps the keys that peers proved at the first
+//! contact, `following.rs` follows the machine's links, `fallback.rs` is plain TCP, `stats.rs` has
+//! the measurements. A new public item begins in its file and in the list of exports below;
+//! `tests/api/main.rs` compares the interface with `api.txt` (`cargo xtask api --bless`), and an
+//! example in `examples/` is run by `tests/examples.rs`.
 #![forbid(unsafe_code)]
 
 mod admission;
