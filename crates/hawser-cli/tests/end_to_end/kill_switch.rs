@@ -152,7 +152,7 @@ fn the_kill_switch_comes_back_unless_it_is_removed_by_name() {
         let off = machine.switch(&["off"]);
         assert_eq!(off.code, 0, "{off:?}");
         assert!(!machine.is_on(), "{}", client.log());
-        let is_told = || client.log().contains("removed by name");
+        let is_told = || client.log().contains("removed on request");
         until("the daemon knows", is_told, || client.log());
         let status = net.place.status("client").unwrap();
         assert!(status["kill_switch"].is_null(), "{status}");
