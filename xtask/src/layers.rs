@@ -123,7 +123,8 @@ fn height(name: &str) -> Option<usize> {
     ROOMS.iter().position(|(room, _)| *room == name)
 }
 
-fn is_sans_io(name: &str) -> bool {
+/// Whether a crate does no I/O.
+pub(crate) fn is_sans_io(name: &str) -> bool {
     ROOMS.contains(&(name, Io::None))
 }
 

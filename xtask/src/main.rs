@@ -17,6 +17,7 @@ mod process;
 mod release;
 mod source;
 mod tests_run;
+mod tiers;
 mod toolchains;
 mod words;
 
@@ -61,6 +62,9 @@ fn main() -> ExitCode {
         ["deny"] => toolchains::deny(),
         ["test"] => test(true),
         ["test", "--no-install"] => test(false),
+        ["test", "fast"] => test_fast(),
+        ["test", "changed"] => test_changed("HEAD"),
+        ["test", "changed", "--since", commit] => test_changed(commit),
         [] | ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -154,7 +158,25 @@ fn test(install: bool) -> Result<()> {
         packages::report_missing(&workspace_root());
     }
     run(cargo().args(["build", "--workspace", "--bins"]))?;
-    tests_run::run(&workspace_root())
+    tests_run::run(&workspace_root(), &tiers::all())
+}
+
+/// Runs the tests that take two minutes together once they are built.
+fn test_fast() -> Result<()> {
+    let root = workspace_root();
+    tests_run::run(&root, &tiers::fast(&root)?)
+}
+
+/// Runs the tests of crates that differ from a commit, and of those that depend on them.
+fn test_changed(since: &str) -> Result<()> {
+    let root = workspace_root();
+    let Some(tier) = tiers::changed(&root, since)? else {
+        eprintln!("no crate differs from {since}");
+        return Ok(());
+    };
+    packages::report_missing(&root);
+    run(cargo().args(["build", "--workspace", "--bins"]))?;
+    tests_run::run(&root, &tier)
 }
 
 /// Takes the pictures in `docs/images` anew, of real transfers: of the dashboard, and of `hawser
@@ -217,6 +239,11 @@ cargo xtask COMMAND
   words                 words that leave out whom or what a sentence speaks of
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped
+  test fast             unit tests of all crates and all tests of pure ones, without
+                        network namespaces: before each commit
+  test changed [--since COMMIT]
+                        all tests of the crates that differ from a commit [HEAD],
+                        and of those that depend on them
   packages              only install what the tests need
   api [--bless]         compare the library's public interface with the listing in
                         crates/hawser/api.txt (`test` does so too); keep it as

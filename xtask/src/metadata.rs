@@ -40,6 +40,26 @@ pub(crate) struct Package {
     pub(crate) manifest_path: PathBuf,
     #[serde(default)]
     pub(crate) dependencies: Vec<Dependency>,
+    #[serde(default)]
+    targets: Vec<Target>,
+}
+
+/// Something that cargo builds of a crate.
+#[derive(Clone, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+impl Package {
+    /// The names of the files in `tests/` that are programs.
+    pub(crate) fn tests(&self) -> impl Iterator<Item = &str> {
+        let is_test = |it: &&Target| it.kind.iter().any(|kind| kind == "test");
+        self.targets
+            .iter()
+            .filter(is_test)
+            .map(|it| it.name.as_str())
+    }
 }
 
 /// A dependency as a manifest names it.

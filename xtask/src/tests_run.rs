@@ -7,8 +7,10 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
-/// Runs all tests of the workspace on this terminal, then adds up.
-pub(crate) fn run(root: &Path) -> Result<()> {
+use crate::tiers::{self, Tier};
+
+/// Runs the tests of a tier on this terminal, then adds up.
+pub(crate) fn run(root: &Path, tier: &Tier) -> Result<()> {
     let log = skip_log(root);
     // A line left by an earlier run would be counted again.
     match std::fs::remove_file(&log) {
@@ -19,8 +21,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     #[cfg(target_os = "linux")]
     crate::leftovers::adopt();
-    let mut child = crate::process::cargo()
-        .args(["test", "--workspace", "--no-fail-fast"])
+    let mut child = tiers::command(tier)
         .env(SKIP_LOG, &log)
         .stdout(Stdio::piped())
         .spawn()

@@ -1,0 +1,162 @@
+//! Parts of the tests: `cargo xtask test fast` and `cargo xtask test changed`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::layers;
+use crate::metadata::{Lock, Metadata, Package};
+use crate::process::{cargo, said};
+
+/// What cargo is to test, and whether tests may make network namespaces.
+pub(crate) struct Tier {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) makes_namespaces: bool,
+}
+
+/// Everything.
+pub(crate) fn all() -> Tier {
+    Tier {
+        arguments: words(&["--workspace"]),
+        makes_namespaces: true,
+    }
+}
+
+/// Unit tests of all crates, and the other tests of pure crates but for the simulator, whose tables
+/// take minutes. No test makes a namespace.
+///
+/// One call of cargo, so that nothing is built twice with other features.
+pub(crate) fn fast(root: &Path) -> Result<Tier> {
+    let metadata = Metadata::read(root, Lock::MayFollow)?;
+    let is_pure = |it: &&Package| layers::is_sans_io(&it.name) && it.name != SIMULATOR;
+    let pure = members(&metadata).filter(is_pure);
+    let tests = pure.flat_map(|it| it.tests());
+    let mut arguments = words(&["--workspace", "--lib", "--bins"]);
+    for test in tests.collect::<BTreeSet<_>>() {
+        arguments.extend(words(&["--test", test]));
+    }
+    Ok(Tier {
+        arguments,
+        makes_namespaces: false,
+    })
+}
+
+/// All tests of the crates with files that differ from `since`, and of the crates that depend on
+/// them. `None` if no crate has changed.
+pub(crate) fn changed(root: &Path, since: &str) -> Result<Option<Tier>> {
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        said(git.current_dir(root).args(arguments))
+    };
+    let differing = git(&["diff", "--name-only", since, "--"])?;
+    let untracked = git(&["ls-files", "--others", "--exclude-standard"])?;
+    let files: Vec<&str> = differing.lines().chain(untracked.lines()).collect();
+    let metadata = Metadata::read(root, Lock::MayFollow)?;
+    if files.iter().any(|file| BUILD_FILES.contains(file)) {
+        return Ok(Some(all()));
+    }
+    let crates = affected(root, &metadata, &files);
+    if crates.is_empty() {
+        return Ok(None);
+    }
+    let packages = crates.iter().flat_map(|name| words(&["--package", name]));
+    Ok(Some(Tier {
+        arguments: packages.collect(),
+        makes_namespaces: true,
+    }))
+}
+
+/// Returns the crates that have one of `files`, and those that depend on them.
+fn affected<'a>(root: &Path, metadata: &'a Metadata, files: &[&str]) -> BTreeSet<&'a str> {
+    let has_one = |package: &&Package| {
+        let folder = package.manifest_path.parent();
+        let folder = folder.and_then(|it| it.strip_prefix(root).ok());
+        folder.is_some_and(|folder| files.iter().any(|it| Path::new(it).starts_with(folder)))
+    };
+    let of_crates = members(metadata).filter(has_one);
+    let mut affected: BTreeSet<&str> = of_crates.map(|it| it.name.as_str()).collect();
+    loop {
+        let depends = |it: &&Package| {
+            let mut dependencies = it.dependencies.iter();
+            dependencies.any(|dependency| affected.contains(dependency.name.as_str()))
+        };
+        let above: Vec<&str> = members(metadata)
+            .filter(depends)
+            .map(|it| it.name.as_str())
+            .filter(|it| !affected.contains(it))
+            .collect();
+        if above.is_empty() {
+            return affected;
+        }
+        affected.extend(above);
+    }
+}
+
+/// Returns the cargo command that runs the tests of a tier.
+pub(crate) fn command(tier: &Tier) -> std::process::Command {
+    let mut command = cargo();
+    command
+        .args(["test", "--no-fail-fast"])
+        .args(&tier.arguments);
+    if !tier.makes_namespaces {
+        command.env(NO_NAMESPACES, "1");
+    }
+    command
+}
+
+fn members(metadata: &Metadata) -> impl Iterator<Item = &Package> {
+    let is_member = |it: &&Package| metadata.workspace_members.contains(&it.id);
+    metadata.packages.iter().filter(is_member)
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&it| it.to_owned()).collect()
+}
+
+const SIMULATOR: &str = "hawser-sim";
+/// `hawser-skip` makes no namespace where this is set.
+const NO_NAMESPACES: &str = "HAWSER_NO_NAMESPACES";
+/// Files on which every crate depends.
+const BUILD_FILES: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(crates: &[(&str, &[&str])]) -> Metadata {
+        let packages = crates.iter().map(|(name, needs)| {
+            let needs = needs.iter().map(|it| serde_json::json!({"name": it}));
+            serde_json::json!({
+                "id": name, "name": name, "manifest_path": format!("/root/crates/{name}/Cargo.toml"),
+                "dependencies": needs.collect::<Vec<_>>(),
+            })
+        });
+        let whole = serde_json::json!({
+            "packages": packages.collect::<Vec<_>>(),
+            "workspace_members": crates.iter().map(|it| it.0).collect::<Vec<_>>(),
+        });
+        Metadata::parse(whole.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_change_affects_the_crates_that_depend_on_it_and_no_others() {
+        let metadata = metadata(&[
+            ("types", &[]),
+            ("wire", &["types"]),
+            ("session", &["wire"]),
+            ("policy", &["types"]),
+        ]);
+        let of = |files: &[&str]| {
+            let affected = affected(Path::new("/root"), &metadata, files);
+            affected.into_iter().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of(&["crates/wire/src/lib.rs"]), "session wire");
+        assert_eq!(of(&["crates/policy/tests/a.rs", "README.md"]), "policy");
+        assert_eq!(
+            of(&["crates/types/Cargo.toml"]),
+            "policy session types wire"
+        );
+        assert_eq!(of(&["docs/protocol.md", "crates/wirework/a.rs"]), "");
+    }
+}
