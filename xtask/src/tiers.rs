@@ -128,7 +128,9 @@ mod tests {
         let packages = crates.iter().map(|(name, needs)| {
             let needs = needs.iter().map(|it| serde_json::json!({"name": it}));
             serde_json::json!({
-                "id": name, "name": name, "manifest_path": format!("/root/crates/{name}/Cargo.toml"),
+                "id": name,
+                "name": name,
+                "manifest_path": format!("/root/crates/{name}/Cargo.toml"),
                 "dependencies": needs.collect::<Vec<_>>(),
             })
         });

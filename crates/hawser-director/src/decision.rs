@@ -15,22 +15,128 @@ pub struct Question<'a> {
     /// The connection.
     pub request: &'a ConnectionRequest,
     /// True if it leads to this machine, to a network on one of its links, or by a route of its
-    /// own: no gateway leads there.
-    pub is_near: bool,
+    /// own: no gateway leads there. `None` while the caller has not found out.
+    pub is_near: Option<bool>,
     /// True if its addresses are known; a single one is in the request.
     pub is_resolved: bool,
+    /// Sessions with the destination itself.
+    pub ends: FarEnds,
+}
+
+/// What is known of sessions with a destination itself, in the order in which they are preferred.
+///
+/// Looking for one may begin a session or send a packet, so the caller looks only for what
+/// [`Route::Unresolved`] names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FarEnds {
+    /// Whether the host is in the book of names: its connections go over a session with it or fail.
+    pub named: Known,
+    /// Whether a voucher holds the destination: its connections go over a session with a vouched
+    /// server or fail.
+    pub vouched: Known,
+    /// Whether a peer holds one of the destination's addresses: its connections go over a session
+    /// with that peer, unless the peer itself or the user allows otherwise.
+    pub held: Known,
+    /// Whether a peer was found there, and a session with it runs or begins.
+    pub peer: Known,
+    /// Whether a server was discovered there.
+    pub server: Known,
+}
+
+/// Whether there is something, as far as the caller has looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Known {
+    /// No.
+    #[default]
+    No,
+    /// The caller has not looked.
+    NotYet,
+    /// Yes.
+    Yes,
 }
 
 /// The decision on one connection.
 #[derive(Clone, Debug)]
-pub enum Decision {
+pub enum Route {
+    /// Over the session with a host that is known by name.
+    Named,
+    /// Over a session with a server that the name's voucher lists.
+    Vouched,
+    /// Over the session with the destination's peer.
+    Peer {
+        /// True if the peer holds the address: no other route is tried beside it.
+        holds: bool,
+    },
+    /// Over the session with a server that was discovered at the destination.
+    Discovered,
     /// Over the gateway.
     Gateway(GatewayDecision),
     /// Over one of these links, or by the system's routes.
     Links(LinkDecision),
-    /// Not over the gateway, as far as the name alone tells. The caller must look the name up and
-    /// ask again: rules may apply to its address, and no link was chosen yet.
-    Unresolved,
+    /// The decision needs more. The caller finds out what is missing, and asks again.
+    Unresolved(Missing),
+}
+
+/// What the caller must find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// [`FarEnds::named`].
+    Named,
+    /// [`FarEnds::vouched`].
+    Vouched,
+    /// [`FarEnds::held`].
+    Held,
+    /// [`FarEnds::peer`].
+    Peer,
+    /// [`FarEnds::server`].
+    Server,
+    /// [`Question::is_near`], since there is a gateway.
+    Surroundings,
+    /// The addresses of the name. The route is not over the gateway as far as the name alone tells,
+    /// but rules may apply to its address, and no link was chosen yet.
+    Addresses,
+}
+
+impl Known {
+    /// Returns the state before a look: there is nothing to look for, or no look was taken.
+    pub const fn to_look_for(is_possible: bool) -> Self {
+        if is_possible { Self::NotYet } else { Self::No }
+    }
+}
+
+impl FarEnds {
+    /// Takes in what a look for `missing` has found.
+    pub fn note(&mut self, missing: Missing, is_there: bool) {
+        let known = match missing {
+            Missing::Named => &mut self.named,
+            Missing::Vouched => &mut self.vouched,
+            Missing::Held => &mut self.held,
+            Missing::Peer => &mut self.peer,
+            Missing::Server => &mut self.server,
+            Missing::Surroundings | Missing::Addresses => return,
+        };
+        *known = if is_there { Known::Yes } else { Known::No };
+    }
+
+    /// Returns the first session that there is or may be.
+    ///
+    /// `may_be_other`: sessions with others than named hosts are allowed.
+    pub(crate) fn route(&self, may_be_other: bool) -> Option<Route> {
+        let named = (self.named, Missing::Named, Route::Named);
+        let others = [
+            (self.vouched, Missing::Vouched, Route::Vouched),
+            (self.held, Missing::Held, Route::Peer { holds: true }),
+            (self.peer, Missing::Peer, Route::Peer { holds: false }),
+            (self.server, Missing::Server, Route::Discovered),
+        ];
+        let others = others.into_iter().filter(|_| may_be_other);
+        let mut all = std::iter::once(named).chain(others);
+        all.find_map(|(known, missing, route)| match known {
+            Known::No => None,
+            Known::NotYet => Some(Route::Unresolved(missing)),
+            Known::Yes => Some(route),
+        })
+    }
 }
 
 /// Decision for the gateway.
@@ -106,7 +212,7 @@ pub enum Outlook {
 
 /// Route to one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum AddressRoute {
     /// Over the candidates that lead there.
     Links,
     /// By the system's routes: no known link leads there, or the address is left to the system.
@@ -129,7 +235,7 @@ impl LinkDecision {
     }
 
     /// Returns the route to `address`.
-    pub fn route(&self, address: IpAddr) -> Route {
+    pub fn route(&self, address: IpAddr) -> AddressRoute {
         let leads = self.candidates.iter().any(|it| it.leads_to(address));
         self.system.route(address.is_ipv6(), leads)
     }
@@ -142,7 +248,7 @@ impl LinkDecision {
         link: hawser_types::LinkIndex,
         address: IpAddr,
     ) -> Option<(&Candidate, Vec<Arc<Link>>)> {
-        if self.route(address) != Route::Links {
+        if self.route(address) != AddressRoute::Links {
             return None;
         }
         let is_it = |candidate: &&Candidate| candidate.link.index == link;
@@ -157,17 +263,17 @@ impl LinkDecision {
 
 impl SystemRoutes {
     /// Returns the route to addresses of a family.
-    pub(crate) fn route(&self, is_ipv6: bool, candidates_lead: bool) -> Route {
+    pub(crate) fn route(&self, is_ipv6: bool, candidates_lead: bool) -> AddressRoute {
         let [v4, v6] = [0, 1].map(|family| (self.is_left[family], self.leads[family]));
         let (is_left, leads) = if is_ipv6 { v6 } else { v4 };
         if is_left {
-            Route::System
+            AddressRoute::System
         } else if candidates_lead {
-            Route::Links
+            AddressRoute::Links
         } else if leads || !self.is_open {
-            Route::Closed
+            AddressRoute::Closed
         } else {
-            Route::System
+            AddressRoute::System
         }
     }
 }

@@ -14,8 +14,8 @@ use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, GatewayUse
 use hawser_types::{ByteCount, Instant, Link, LinkIndex};
 
 use super::decision::{
-    Decision, GatewayDecision, LinkDecision, NO_STORY, Outlook, Question, Route, Standing,
-    SystemRoutes, leads_to,
+    AddressRoute, GatewayDecision, LinkDecision, Missing, NO_STORY, Outlook, Question, Route,
+    Standing, SystemRoutes, leads_to,
 };
 use super::demands::Demands;
 use super::exits::{Exits, Over};
@@ -135,6 +135,11 @@ impl Director {
         self.exits.gateway.as_ref().map(|it| it.usage())
     }
 
+    /// Returns true if the gateway is for everything.
+    pub fn is_all_by_gateway(&self) -> bool {
+        self.gateway_use() == Some(GatewayUse::Always)
+    }
+
     /// Sets the current session with the gateway. Call it every half second. Returns false without
     /// a gateway.
     pub fn set_session(&mut self, now: Instant, session: Option<SessionView>) -> bool {
@@ -154,19 +159,31 @@ impl Director {
     /// Decides the route of a connection. Charges nothing yet.
     ///
     /// Judges rules, expectations and links once. The answer is final, unless it is
-    /// [`Decision::Unresolved`]: then the caller looks the name up and asks again with the
-    /// addresses.
-    pub fn decide(&mut self, now: Instant, question: &Question<'_>) -> Decision {
+    /// [`Route::Unresolved`]: then the caller finds out what is missing and asks again.
+    ///
+    /// A session with the destination itself comes first, in the order of
+    /// [`FarEnds`](super::FarEnds). Named hosts have no other route. The others need rules that let
+    /// the connection use every link, and a gateway that is not for everything.
+    pub fn decide(&mut self, now: Instant, question: &Question<'_>) -> Route {
         self.sweep(now);
         let judgement = self.judge(question.request);
+        let may_be_other = !self.is_all_by_gateway() && judgement.verdict().may_use_all_links();
+        if let Some(route) = question.ends.route(may_be_other) {
+            return route;
+        }
         let rates = self.rates.effective(now, &self.exits.links);
-        if let Some(decision) = self.decide_gateway(&judgement, &rates, question.is_near) {
-            return Decision::Gateway(decision);
+        if self.exits.gateway.is_some() {
+            let Some(is_near) = question.is_near else {
+                return Route::Unresolved(Missing::Surroundings);
+            };
+            if let Some(decision) = self.decide_gateway(&judgement, &rates, is_near) {
+                return Route::Gateway(decision);
+            }
         }
         if !question.is_resolved {
-            return Decision::Unresolved;
+            return Route::Unresolved(Missing::Addresses);
         }
-        Decision::Links(self.place(&judgement, &rates, None))
+        Route::Links(self.place(&judgement, &rates, None))
     }
 
     /// Decides which links a connection tries, without weighing the gateway.
@@ -311,9 +328,9 @@ impl Director {
             let candidates_lead = self.exits.links.iter().any(is_open);
             let system = self.system_routes(&judgement);
             return match system.route(address.is_ipv6(), candidates_lead) {
-                Route::System => Outlook::Open,
-                Route::Links => Outlook::Gone,
-                Route::Closed => Outlook::Forbidden,
+                AddressRoute::System => Outlook::Open,
+                AddressRoute::Links => Outlook::Gone,
+                AddressRoute::Closed => Outlook::Forbidden,
             };
         };
         if !judgement.is_allowed(link, &self.link_rules) {

@@ -1,6 +1,7 @@
-//! Decides the route of a whole connection: over one of this machine's links, or over a gateway.
+//! Decides the route of a whole connection: over a session with the destination itself, over a
+//! gateway, or over one of this machine's links.
 //!
-//! [`Director::decide`] returns one [`Decision`] for a connection. The caller opens the connection,
+//! [`Director::decide`] returns one [`Route`] for a connection. The caller opens the connection,
 //! charges it with [`Director::open`] or [`Director::open_by_gateway`], and reports its progress
 //! with `handle_*`. From these reports the director learns the capacity of links and gateway and
 //! the needs of applications.
@@ -51,7 +52,8 @@ mod weighing;
 
 pub use decision::leads_to;
 pub use decision::{
-    Candidate, Decision, GatewayDecision, LinkDecision, Outlook, Question, Route, Standing,
+    AddressRoute, Candidate, FarEnds, GatewayDecision, Known, LinkDecision, Missing, Outlook,
+    Question, Route, Standing,
 };
 pub use director::Director;
 pub use exits::Over;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hawser_types::Link;
 
-use super::decision::{Candidate, LinkDecision, Route, Standing};
+use super::decision::{AddressRoute, Candidate, LinkDecision, Standing};
 
 /// One address over one link.
 #[derive(Clone, Debug)]
@@ -39,9 +39,11 @@ pub fn plan(
         let by_system = goes_by_system.get(row).is_some_and(|by_system| *by_system);
         match decision.route(*address) {
             _ if by_system => ranked.push((rank(Standing::Equal, row, 0), by_routes(*address))),
-            Route::System => ranked.push((rank(Standing::Equal, row, 0), by_routes(*address))),
-            Route::Closed => {}
-            Route::Links => {
+            AddressRoute::System => {
+                ranked.push((rank(Standing::Equal, row, 0), by_routes(*address)))
+            }
+            AddressRoute::Closed => {}
+            AddressRoute::Links => {
                 let leading = decision
                     .candidates
                     .iter()

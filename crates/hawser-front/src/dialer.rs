@@ -11,7 +11,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
+use futures_util::future::BoxFuture;
+use hawser_director::{
+    ConnectionRequest, FarEnds, GatewayDecision, Known, Missing, Question, Route,
+};
 use hawser_keys::identity::PublicKey;
 use hawser_types::ByteCount;
 use tokio::time::Instant;
@@ -25,7 +28,10 @@ use crate::connection::{
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
-use crate::peer::{DialByName, DialDiscovered, DialVouched, PeerSessions, Peers, Remote, Sessions};
+use crate::peer::{
+    DialByName, DialDiscovered, DialVouched, Discovered, PeerSessions, Peers, Remote, Sessions,
+    VouchedWay,
+};
 use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
@@ -42,15 +48,28 @@ pub struct ConnectionDialer<
     neighbourhood: Neighbourhood<V>,
     gateway: Option<P::Way>,
     peers: Option<Peers<P>>,
-    named: Option<Arc<dyn DialByName<<P::Way as Dialer>::Stream>>>,
-    vouched: Option<Arc<dyn DialVouched<<P::Way as Dialer>::Stream>>>,
-    discovered: Option<Arc<dyn DialDiscovered<<P::Way as Dialer>::Stream>>>,
+    named: Option<Arc<dyn DialByName<StreamOf<P>>>>,
+    vouched: Option<Arc<dyn DialVouched<StreamOf<P>>>>,
+    discovered: Option<Arc<dyn DialDiscovered<StreamOf<P>>>>,
     machine: ThisMachine,
 }
 
+/// A session that leads to a destination itself, or the stream that is about to be opened in it.
+enum FarEnd<'a, P: Sessions> {
+    Named(BoxFuture<'a, Result<StreamOf<P>, DialError>>),
+    Vouched(VouchedWay<'a, StreamOf<P>>),
+    Held(&'a Peers<P>, (IpAddr, PublicKey)),
+    Peer(&'a Peers<P>, (IpAddr, P::Way)),
+    Server(
+        &'a dyn DialDiscovered<StreamOf<P>>,
+        Discovered<'a, StreamOf<P>>,
+    ),
+}
+
+type StreamOf<P> = <<P as Sessions>::Way as Dialer>::Stream;
+
 /// A connection that a [`ConnectionDialer`] opens: over one link, or over a session.
-pub type Opened<V, P> =
-    EitherStream<Counted<<V as Via>::Stream>, Counted<<<P as Sessions>::Way as Dialer>::Stream>>;
+pub type Opened<V, P> = EitherStream<Counted<<V as Via>::Stream>, Counted<StreamOf<P>>>;
 
 impl ConnectionDialer {
     /// Creates a dialer by `director`, with the default times, over links and by these ways. Names
@@ -129,7 +148,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     }
 
     /// Returns the discovered servers, unless the user has everything go through a gateway.
-    fn discovered(&self) -> Option<&dyn DialDiscovered<<P::Way as Dialer>::Stream>> {
+    fn discovered(&self) -> Option<&dyn DialDiscovered<StreamOf<P>>> {
         let servers = self.discovered.as_deref();
         servers.filter(|_| !self.director().is_all_by_gateway())
     }
@@ -145,7 +164,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         &self,
         (destination, origin): (&Destination, &Origin),
         address: IpAddr,
-        stream: <P::Way as Dialer>::Stream,
+        stream: StreamOf<P>,
     ) -> Opened<V, P> {
         let request = origin.towards(destination);
         self.director().with(|director, now| {
@@ -154,66 +173,67 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         EitherStream::Bonded(Counted::new(stream, None))
     }
 
-    /// Dials over a session with the peer at an address, and soon another way as well; the first
-    /// answer wins.
-    async fn dial_by_peer(
+    /// Returns what was opened over the session with the host at `address`, or beside it.
+    fn opened(
         &self,
-        peers: &Peers<P>,
-        (address, way): (IpAddr, P::Way),
-        (destination, origin): (&Destination, &Origin),
-    ) -> Result<Opened<V, P>, DialError> {
-        let dialed = peers.dial(
-            (address, way),
-            (destination, origin),
-            self.dial_by_decision((destination, origin), None, false),
-        );
-        match dialed.await? {
-            EitherStream::Direct(opened) => Ok(opened),
-            EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), address, stream)),
+        to: (&Destination, &Origin),
+        address: IpAddr,
+        dialed: EitherStream<Opened<V, P>, StreamOf<P>>,
+    ) -> Opened<V, P> {
+        match dialed {
+            EitherStream::Direct(opened) => opened,
+            EitherStream::Bonded(stream) => self.bonded(to, address, stream),
         }
     }
 
-    /// Returns the address of a destination whose connections only the peer there may carry.
-    async fn held(
-        &self,
-        peers: &Peers<P>,
-        (destination, origin): (&Destination, &Origin),
-    ) -> Option<(IpAddr, PublicKey)> {
-        if !peers.holds_any() || self.is_by_gateway((destination, origin)) {
-            return None;
+    /// Returns the sessions that may lead to a destination, before anything is looked for.
+    fn far_ends(&self) -> FarEnds {
+        FarEnds {
+            named: Known::to_look_for(self.named.is_some()),
+            vouched: Known::to_look_for(self.vouched.is_some()),
+            held: Known::to_look_for(self.peers.as_ref().is_some_and(Peers::holds_any)),
+            peer: Known::to_look_for(self.peers.is_some()),
+            server: Known::to_look_for(self.discovered.is_some()),
         }
-        // A name that can't be resolved here leads to no link either.
-        let addresses = self.resolve(destination).await.ok()?;
-        let held = peers.held(&addresses, (destination, origin));
-        held.filter(|(address, _)| self.machine.admits(origin, *address))
     }
 
-    /// Returns whether a name goes through the gateway alone, which looks it up. Then nothing about
-    /// the name leaves over a link, not even the query for its address.
-    fn is_by_gateway(&self, (destination, origin): (&Destination, &Origin)) -> bool {
-        let is_name = matches!(destination.host, Host::Name(_));
-        let decide = || {
-            self.director().decide(&Question {
-                request: &resolved(origin.towards(destination), &[]),
-                is_near: false,
-                is_resolved: false,
-            })
-        };
-        let is_alone = |decision| matches!(decision, Decision::Gateway(it) if it.waits_for_gateway);
-        self.gateway.is_some() && is_name && is_alone(decide())
-    }
-
-    /// Dials over a session with the peer for which an address is held.
-    async fn dial_held(
-        &self,
-        peers: &Peers<P>,
-        held: (IpAddr, PublicKey),
-        (destination, origin): (&Destination, &Origin),
-    ) -> Result<Opened<V, P>, DialError> {
-        let direct = self.dial_by_decision((destination, origin), None, false);
-        match peers.dial_held(held, (destination, origin), direct).await? {
-            EitherStream::Direct(opened) => Ok(opened),
-            EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), held.0, stream)),
+    /// Looks for one kind of session with the destination.
+    async fn look_for<'a>(
+        &'a self,
+        missing: Missing,
+        (destination, origin): (&'a Destination, &'a Origin),
+    ) -> Option<FarEnd<'a, P>> {
+        match missing {
+            Missing::Named => {
+                let named = self.named.as_ref()?;
+                let dialing = named.dial(&destination.host, destination.port, origin);
+                dialing.map(FarEnd::Named)
+            }
+            Missing::Vouched => {
+                let judging = self.vouched.as_ref()?.judge(destination, origin)?;
+                judging.await.map(FarEnd::Vouched)
+            }
+            Missing::Held => {
+                let peers = self.peers.as_ref()?;
+                // A name that can't be resolved here leads to no link either.
+                let addresses = self.resolve(destination).await.ok()?;
+                let held = peers.held(&addresses, (destination, origin));
+                let held = held.filter(|(address, _)| self.machine.admits(origin, *address));
+                held.map(|it| FarEnd::Held(peers, it))
+            }
+            Missing::Peer => {
+                let peers = self.peers.as_ref()?;
+                let way = peers.way(destination);
+                let way = way.filter(|(address, _)| self.machine.admits(origin, *address));
+                way.map(|it| FarEnd::Peer(peers, it))
+            }
+            Missing::Server => {
+                let servers = self.discovered.as_deref()?;
+                let way = servers.dial(destination, origin);
+                let way = way.filter(|it| self.machine.admits(origin, it.at.ip()));
+                way.map(|it| FarEnd::Server(servers, it))
+            }
+            Missing::Surroundings | Missing::Addresses => None,
         }
     }
 
@@ -253,18 +273,19 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
             let changes = self.director().changes();
             let decision = self.director().decide(&Question {
                 request: &request,
-                is_near,
+                is_near: Some(is_near),
                 is_resolved: addresses.is_some(),
+                ends: FarEnds::default(),
             });
             match (decision, addresses) {
-                (Decision::Gateway(decision), _) => {
+                (Route::Gateway(decision), _) => {
                     if let Some(early) = early.filter(|_| decision.waits_for_gateway) {
                         early.release();
                     }
                     let to = (destination, origin);
                     return self.dial_over_gateway(gateway, to, &decision).await;
                 }
-                (Decision::Links(decision), Some(addresses)) => {
+                (Route::Links(decision), Some(addresses)) => {
                     let addresses = self.reached(addresses, (destination, origin))?;
                     let decided = Decided {
                         decision,
@@ -339,7 +360,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         gateway: &P::Way,
         (destination, origin): (&Destination, &Origin),
         decision: &GatewayDecision,
-    ) -> Result<Counted<<P::Way as Dialer>::Stream>, DialError> {
+    ) -> Result<Counted<StreamOf<P>>, DialError> {
         // The time spent waiting for a session says nothing about the session's latency.
         let was_up = gateway.is_up();
         let (begun, flow) = (Instant::now(), self.director().open_by_gateway(decision));
@@ -369,43 +390,53 @@ where
         destination: &Destination,
         origin: &Origin,
     ) -> Result<Self::Stream, DialError> {
-        if let Some(named) = &self.named
-            && let Some(dialing) = named.dial(&destination.host, destination.port, origin)
-        {
-            origin.early.iter().for_each(EarlyData::release);
-            let stream = dialing.await?;
-            return Ok(EitherStream::Bonded(Counted::new(stream, None)));
+        let to = (destination, origin);
+        let request = origin.towards(destination);
+        let (mut ends, mut found) = (self.far_ends(), None);
+        while ends != FarEnds::default() {
+            let route = self.director().decide(&Question {
+                request: &request,
+                is_near: None,
+                is_resolved: false,
+                ends,
+            });
+            match (route, found.take()) {
+                (Route::Named, Some(FarEnd::Named(dialing))) => {
+                    origin.early.iter().for_each(EarlyData::release);
+                    let stream = dialing.await?;
+                    return Ok(EitherStream::Bonded(Counted::new(stream, None)));
+                }
+                (Route::Vouched, Some(FarEnd::Vouched(dialing))) => {
+                    origin.early.iter().for_each(EarlyData::release);
+                    let (address, stream) = dialing.await?;
+                    return Ok(self.bonded(to, address, stream));
+                }
+                (Route::Peer { .. }, Some(FarEnd::Held(peers, held))) => {
+                    let direct = self.dial_by_decision(to, None, false);
+                    let dialed = peers.dial_held(held, to, direct).await?;
+                    return Ok(self.opened(to, held.0, dialed));
+                }
+                (Route::Peer { .. }, Some(FarEnd::Peer(peers, way))) => {
+                    let (address, direct) = (way.0, self.dial_by_decision(to, None, false));
+                    let dialed = peers.dial(way, to, direct).await?;
+                    return Ok(self.opened(to, address, dialed));
+                }
+                (Route::Discovered, Some(FarEnd::Server(servers, way))) => {
+                    return self.dial_by_server(servers, way, to).await;
+                }
+                (Route::Named | Route::Vouched | Route::Peer { .. } | Route::Discovered, _) => {
+                    return Err(DialError::Internal);
+                }
+                // No session with the destination. Gateway or links need more facts.
+                (Route::Unresolved(Missing::Surroundings | Missing::Addresses), _)
+                | (Route::Gateway(_) | Route::Links(_), _) => break,
+                (Route::Unresolved(missing), _) => {
+                    found = self.look_for(missing, to).await;
+                    ends.note(missing, found.is_some());
+                }
+            }
         }
-        let vouched = self.vouched.as_ref();
-        if let Some(vouched) = vouched.filter(|_| !self.director().is_all_by_gateway())
-            && let Some(judging) = vouched.judge(destination, origin)
-            && let Some(dialing) = judging.await
-        {
-            origin.early.iter().for_each(EarlyData::release);
-            let (address, stream) = dialing.await?;
-            return Ok(self.bonded((destination, origin), address, stream));
-        }
-        let peers = self.peers();
-        if let Some(peers) = peers
-            && let Some(held) = self.held(peers, (destination, origin)).await
-        {
-            return self.dial_held(peers, held, (destination, origin)).await;
-        }
-        if let Some(peers) = peers
-            && let Some(way) = peers.way(destination, origin)
-            && self.machine.admits(origin, way.0)
-        {
-            return self.dial_by_peer(peers, way, (destination, origin)).await;
-        }
-        let servers = self.discovered();
-        if let Some(servers) = servers
-            && let Some(way) = servers.dial(destination, origin)
-            && self.machine.admits(origin, way.at.ip())
-        {
-            let to = (destination, origin);
-            return self.dial_by_server(servers, way, to).await;
-        }
-        self.dial_unmet((destination, origin)).await
+        self.dial_unmet(to).await
     }
 }
 

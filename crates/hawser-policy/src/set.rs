@@ -30,6 +30,14 @@ pub struct Verdict {
     pub mode_by: Option<usize>,
 }
 
+impl Verdict {
+    /// Returns true if the connection may go over a session, which uses every link.
+    pub fn may_use_all_links(&self) -> bool {
+        let may_be_any = self.links == LinkChoice::Any && self.avoid.is_empty();
+        self.mode != Mode::Direct && may_be_any
+    }
+}
+
 /// Result of one rule for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explained<'a> {

@@ -1,4 +1,5 @@
 mod datagrams;
+mod far_ends;
 mod gateway;
 mod history;
 mod rates;
@@ -392,14 +393,18 @@ fn a_vpn_for_all_traffic_is_not_passed_by_unless_links_are_named() {
     let director = director(ConnectionPolicy::RoundRobin, &[]);
     director.set_all_links(&links);
     let way = |director: &Rig, remote| director.decide(&towards(remote)).route(remote);
-    assert_eq!(way(&director, v4), Route::System);
+    assert_eq!(way(&director, v4), AddressRoute::System);
     assert!(order(&director, &towards(v4)).is_empty());
-    assert_eq!(way(&director, v6), Route::Links, "the VPN is for IPv4 only");
+    assert_eq!(
+        way(&director, v6),
+        AddressRoute::Links,
+        "the VPN is for IPv4 only"
+    );
     let to_name = ConnectionRequest {
         remote: None,
         ..by("x")
     };
-    assert_eq!(director.decide(&to_name).route(v4), Route::System);
+    assert_eq!(director.decide(&to_name).route(v4), AddressRoute::System);
     assert!(director.with(|it, _| it.links_for_names().is_empty()));
 
     let choose = |links| {
@@ -410,17 +415,23 @@ fn a_vpn_for_all_traffic_is_not_passed_by_unless_links_are_named() {
         director.set_rule(rule(then));
         way(&director, v4)
     };
-    assert_eq!(choose(LinkChoice::Only(names(&["a"]))), Route::Links);
-    assert_eq!(choose(LinkChoice::Only(vec![])), Route::Closed);
-    assert_eq!(choose(LinkChoice::Except(names(&["a"]))), Route::System);
-    assert_eq!(choose(LinkChoice::Except(names(&["vpn"]))), Route::Links);
+    assert_eq!(choose(LinkChoice::Only(names(&["a"]))), AddressRoute::Links);
+    assert_eq!(choose(LinkChoice::Only(vec![])), AddressRoute::Closed);
+    assert_eq!(
+        choose(LinkChoice::Except(names(&["a"]))),
+        AddressRoute::System
+    );
+    assert_eq!(
+        choose(LinkChoice::Except(names(&["vpn"]))),
+        AddressRoute::Links
+    );
 
     let named = Rig::new(ConnectionPolicy::RoundRobin, names(&["b"]));
     named.set_all_links(&links);
     assert_eq!(order(&named, &towards(v4)), ["b"]);
     director.set_rule(Rule::default());
     director.set_all_links(&links[..2]);
-    assert_eq!(way(&director, v4), Route::Links, "the VPN is gone");
+    assert_eq!(way(&director, v4), AddressRoute::Links, "the VPN is gone");
 }
 
 #[test]
@@ -431,7 +442,7 @@ fn lookups_are_left_to_the_system_unless_a_rule_names_links() {
         ..by("x")
     };
     let remote = lookup.remote.unwrap();
-    assert_eq!(director.decide(&lookup).route(remote), Route::System);
+    assert_eq!(director.decide(&lookup).route(remote), AddressRoute::System);
     assert!(order(&director, &lookup).is_empty());
     director.set_rule(rule(Action {
         links: Some(LinkChoice::Only(names(&["b"]))),

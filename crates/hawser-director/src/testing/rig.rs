@@ -10,8 +10,8 @@ use hawser_types::{ByteCount, DialError, Instant, Link, LinkIndex};
 
 use super::link;
 use crate::{
-    AllLinkRules, ConnectionRequest, Decision, Director, DirectorReport, FlowId, GatewayDecision,
-    LinkDecision, Over, Progress, Question, SessionView, Story,
+    AllLinkRules, ConnectionRequest, Director, DirectorReport, FarEnds, FlowId, GatewayDecision,
+    LinkDecision, Over, Progress, Question, Route, SessionView, Story,
 };
 
 /// A director with a clock that tests move, and connections that report their progress in time.
@@ -106,11 +106,12 @@ impl Rig {
         self.telling_if_due(|director, now| director.decide_links(now, request))
     }
 
-    pub(crate) fn decide_way(&self, request: &ConnectionRequest, is_near: bool) -> Decision {
+    pub(crate) fn decide_way(&self, request: &ConnectionRequest, is_near: bool) -> Route {
         let question = Question {
             request,
-            is_near,
+            is_near: Some(is_near),
             is_resolved: true,
+            ends: FarEnds::default(),
         };
         self.telling_if_due(|director, now| director.decide(now, &question))
     }

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_director::{ConnectionRequest, LinkDecision, Route};
+use hawser_director::{AddressRoute, ConnectionRequest, LinkDecision};
 use hawser_link::links::{Link, Routes};
 use hawser_policy::Protocol;
 use hawser_types::{ByteCount, LinkIndex};
@@ -62,13 +62,13 @@ impl PlaceFlows for DatagramPlace {
         };
         let decision = self.director.decide_links(&request);
         match decision.route(address) {
-            Route::Links => {}
-            Route::System => {
+            AddressRoute::Links => {}
+            AddressRoute::System => {
                 self.director
                     .with(|director, now| director.note_by_system(now, &decision));
                 return Ok(by_system);
             }
-            Route::Closed => return Err(self.unreachable(&decision)),
+            AddressRoute::Closed => return Err(self.unreachable(&decision)),
         }
         let mut open = decision.candidates.iter().filter(|it| {
             let is_new = !tried.contains(&it.link.index);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_director::{
-    AllLinkRules, ConnectionRequest, Decision, Director, DirectorReport, FlowId, LinkDecision,
-    Question, SessionView, Story,
+    AllLinkRules, ConnectionRequest, Director, DirectorReport, FlowId, LinkDecision, Question,
+    Route, SessionView, Story,
 };
 use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
@@ -147,7 +147,7 @@ impl SharedDirector {
     }
 
     /// Decides which way a connection goes.
-    pub fn decide(&self, question: &Question<'_>) -> Decision {
+    pub fn decide(&self, question: &Question<'_>) -> Route {
         self.telling(Tell::IfDue, |state, now| {
             state.director.decide(now, question)
         })

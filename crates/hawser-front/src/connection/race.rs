@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
-use hawser_director::{Attempt, ConnectionRequest, LinkDecision, Outlook, Route, leads_to, plan};
+use hawser_director::{
+    AddressRoute, Attempt, ConnectionRequest, LinkDecision, Outlook, leads_to, plan,
+};
 use hawser_types::{Link, LinkIndex};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -168,7 +170,7 @@ impl<'a, V: Via> Race<'a, V> {
         // left to the system must not be visible there.
         let asked = self.targets.addresses.iter().zip(&self.targets.by_routes);
         let mut asked = asked.filter(|(address, by_routes)| {
-            let over_links = !**by_routes && self.decision.route(**address) == Route::Links;
+            let over_links = !**by_routes && self.decision.route(**address) == AddressRoute::Links;
             over_links && leads_to(&link, address.is_ipv6())
         });
         let Some(address) = asked.next().map(|(address, _)| *address) else {

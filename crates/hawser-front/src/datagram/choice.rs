@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hawser_director::{ConnectionRequest, Decision, Question};
+use hawser_director::{ConnectionRequest, FarEnds, Question, Route};
 use hawser_link::links::Routes;
 use hawser_policy::Protocol;
 use hawser_sched::connection::By;
@@ -152,11 +152,12 @@ impl<S> ChoicePort<S> {
         // The direct port looks names up and chooses links for the addresses that it finds.
         let decision = self.director.decide(&Question {
             request: &request,
-            is_near,
+            is_near: Some(is_near),
             is_resolved: false,
+            ends: FarEnds::default(),
         });
         let decision = match decision {
-            Decision::Gateway(it) if it.waits_for_gateway || self.gateway.is_ok() => Some(it),
+            Route::Gateway(it) if it.waits_for_gateway || self.gateway.is_ok() => Some(it),
             _ => None,
         };
         if let Some(decision) = &decision {

@@ -5,13 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::{ConnectionDialer, Opened};
+use super::{ConnectionDialer, Opened, StreamOf};
 use crate::connection::{EarlyData, Origin, Via, resolved};
 use crate::destination::Destination;
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::peer::{BondAnswer, DialDiscovered, Discovered, Remote, Sessions};
 use crate::resolve::Resolve;
-use crate::transport::{DialError, Dialer};
+use crate::transport::DialError;
 
 impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     /// Returns those of `addresses` whose handshakes ask for a bond, if `may_ask`.
@@ -42,8 +42,8 @@ where
     /// session is the only one; the first answer wins.
     pub(super) async fn dial_by_server(
         &self,
-        servers: &dyn DialDiscovered<<P::Way as Dialer>::Stream>,
-        way: Discovered<'_, <P::Way as Dialer>::Stream>,
+        servers: &dyn DialDiscovered<StreamOf<P>>,
+        way: Discovered<'_, StreamOf<P>>,
         (destination, origin): (&Destination, &Origin),
     ) -> Result<Opened<V, P>, DialError> {
         let at = way.at;
@@ -112,10 +112,10 @@ where
     /// that connection. Fails if no session begins there.
     async fn dial_asking(
         &self,
-        servers: &dyn DialDiscovered<<P::Way as Dialer>::Stream>,
+        servers: &dyn DialDiscovered<StreamOf<P>>,
         at: SocketAddr,
         (destination, origin): (&Destination, &Origin),
-    ) -> Result<<P::Way as Dialer>::Stream, DialError> {
+    ) -> Result<StreamOf<P>, DialError> {
         if !servers.asks_bond(at, destination, origin) {
             return Err(DialError::GatewayUnavailable);
         }

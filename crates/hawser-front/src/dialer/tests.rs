@@ -326,10 +326,11 @@ async fn a_gateway_that_a_link_has_overtaken_is_known_to_be_slow() {
     let to: Destination = "198.51.100.2:443".parse().unwrap();
     let decision = scene.director.decide(&Question {
         request: &Origin::default().towards(&to),
-        is_near: false,
+        is_near: Some(false),
         is_resolved: true,
+        ends: FarEnds::default(),
     });
-    let Decision::Gateway(decision) = decision else {
+    let Route::Gateway(decision) = decision else {
         panic!("{decision:?}");
     };
     let _open = scene.director.open_by_gateway(&decision);

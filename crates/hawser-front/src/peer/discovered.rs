@@ -184,9 +184,6 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
     ) -> Option<Discovered<'a, Bonded>> {
         let shared = &self.shared;
         let at = shared.address_of(destination)?;
-        if !may_use_all_links(&shared.rules.borrow(), destination, origin) {
-            return None;
-        }
         let pin = shared.pin(at)?;
         // A running session has proved the key. Without one, the finder probes again when due.
         let running = shared.pool.running(far(pin));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_keys::identity::PublicKey;
-use hawser_policy::{LinkChoice, Mode, RuleSet};
+use hawser_policy::RuleSet;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -50,19 +50,12 @@ impl<S: Sessions> Peers<S> {
     }
 
     /// Returns the address of a destination that has a peer, and a running session with that peer.
-    pub(crate) fn way(
-        &self,
-        destination: &Destination,
-        origin: &Origin,
-    ) -> Option<(IpAddr, S::Way)> {
+    pub(crate) fn way(&self, destination: &Destination) -> Option<(IpAddr, S::Way)> {
         let address = match &destination.host {
             Host::Ip(address) => *address,
             Host::Name(name) => self.names.address(name)?,
         };
         let peer = self.finder.known(address)?;
-        if !may_use_all_links(&self.rules.borrow(), destination, origin) {
-            return None;
-        }
         let way = self.sessions.way(peer, address)?;
         // The finder probes again when due.
         self.finder.ask(address);
@@ -214,10 +207,9 @@ pub(super) fn may_use_all_links(
     destination: &Destination,
     origin: &Origin,
 ) -> bool {
-    let request = origin.towards(destination);
-    let verdict = rules.judge(&request.facts());
-    let is_any = verdict.links == LinkChoice::Any && verdict.avoid.is_empty();
-    verdict.mode != Mode::Direct && is_any
+    rules
+        .judge(&origin.towards(destination).facts())
+        .may_use_all_links()
 }
 
 /// Begins a session with each peer that is found, so that the next connection there can use it.

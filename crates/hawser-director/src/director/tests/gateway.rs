@@ -4,6 +4,7 @@ use hawser_sched::rules::LinkRules;
 use hawser_types::{DialError, LimitedBy, Permission};
 
 use super::super::*;
+use crate::FarEnds;
 use crate::story::TryState;
 use crate::testing::{Rig, RigFlow, index};
 
@@ -68,7 +69,7 @@ fn class(director: &Rig, class: Class) {
 
 fn way(director: &Rig, address: &str) -> By {
     match director.decide_way(&to(address), false) {
-        Decision::Gateway(_) => By::Gateway,
+        Route::Gateway(_) => By::Gateway,
         _ => By::Link,
     }
 }
@@ -76,7 +77,7 @@ fn way(director: &Rig, address: &str) -> By {
 /// Returns the decision on a connection over the gateway.
 fn chosen(director: &Rig, request: &ConnectionRequest) -> GatewayDecision {
     match director.decide_way(request, false) {
-        Decision::Gateway(decision) => decision,
+        Route::Gateway(decision) => decision,
         other => panic!("{other:?}"),
     }
 }
@@ -274,7 +275,7 @@ fn who_uses_a_gateway_otherwise_keeps_what_is_known_of_it() {
     // A connection that does not use the gateway does not wait for it.
     director.set_gateway(GatewayUse::Always);
     let near = director.decide_way(&to("10.0.0.1"), true);
-    assert!(matches!(near, Decision::Links(_)));
+    assert!(matches!(near, Route::Links(_)));
 }
 
 #[test]
@@ -393,18 +394,22 @@ fn a_name_whose_address_is_for_the_gateway_goes_there() {
     };
     let question = Question {
         request: &request,
-        is_near: false,
+        is_near: Some(false),
         is_resolved: false,
+        ends: FarEnds::default(),
     };
     let decision = director.with(|it, now| it.decide(now, &question));
-    assert!(matches!(decision, Decision::Unresolved), "{decision:?}");
+    assert!(
+        matches!(decision, Route::Unresolved(Missing::Addresses)),
+        "{decision:?}"
+    );
     assert!(director.stories(1).is_empty(), "nothing is decided yet");
     request.remote = Some(remote);
     let decision = director.decide_way(&request, false);
-    assert!(matches!(decision, Decision::Gateway(_)));
+    assert!(matches!(decision, Route::Gateway(_)));
     // Before a link is chosen for it, the name's connection has not taken a turn of the policy.
     request.remote = Some("203.0.113.1".parse().unwrap());
     let decision = director.decide_way(&request, false);
-    assert!(matches!(decision, Decision::Links(_)));
+    assert!(matches!(decision, Route::Links(_)));
     assert_eq!(director.stories(10).len(), 1, "one story");
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hawser_capture::{CaptureError, Handshake};
-use hawser_director::{LinkDecision, Route, leads_to};
+use hawser_director::{AddressRoute, LinkDecision, leads_to};
 use hawser_link::links::Link;
 use hawser_types::Instant;
 
@@ -116,7 +116,7 @@ impl KernelPlaces {
     /// Retries a suspect link that is due for it, with a trial connection to `remote`.
     pub(super) fn try_again(&self, decision: &LinkDecision, remote: SocketAddr) {
         let leads = |link: &&Arc<Link>| {
-            decision.route(remote.ip()) == Route::Links && leads_to(link, remote.is_ipv6())
+            decision.route(remote.ip()) == AddressRoute::Links && leads_to(link, remote.is_ipv6())
         };
         if let Some(link) = decision.trial.as_ref().filter(leads) {
             trial::try_again(&self.director, &self.via, Arc::clone(link), remote);

@@ -156,6 +156,12 @@ async fn scene_with(answer: Answer, may_fall_back: bool) -> Scene {
 }
 
 impl Scene {
+    fn set_rules(&self, rules: RuleSet) {
+        let rules = Arc::new(rules);
+        self.rules.send_replace(Arc::clone(&rules));
+        self.director.set_rules(rules);
+    }
+
     /// Connects, and returns whether the connection is bonded.
     async fn is_bonded(&self, destination: &str) -> bool {
         let destination = destination.parse().unwrap();
@@ -346,10 +352,10 @@ async fn rules_keep_a_connection_off_sessions() {
             then,
             ..Rule::default()
         };
-        scene.rules.send_replace(Arc::new(RuleSet::new([rule])));
+        scene.set_rules(RuleSet::new([rule]));
         assert!(!scene.is_bonded(&origin).await);
     }
     assert_eq!(scene.sessions.opened.load(Ordering::Relaxed), 0);
-    scene.rules.send_replace(Arc::default());
+    scene.set_rules(RuleSet::default());
     assert!(scene.is_bonded(&origin).await);
 }

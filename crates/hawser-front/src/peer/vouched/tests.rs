@@ -4,7 +4,6 @@ use hawser_keys::identity::Identity;
 use hawser_keys::store::{StateDir, VoucherStore};
 use hawser_keys::unix_time::UnixTime;
 use hawser_keys::voucher::{self, VouchedKeys, Voucher, VoucherError};
-use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_seal::TlsServer;
 use hawser_types::HostName;
@@ -31,7 +30,6 @@ use crate::transport::DialError;
 /// A host that holds `localhost` to the voucher that it has stored.
 struct Scene {
     servers: VouchedServers,
-    rules: watch::Sender<Arc<RuleSet>>,
     _folder: tempfile::TempDir,
 }
 
@@ -55,7 +53,6 @@ impl Scene {
             let voucher = Voucher { bonded, span };
             store.keep(&name, &voucher, UnixTime::now()).unwrap();
         }
-        let (rules, followed) = watch::channel(Arc::default());
         let servers = VouchedServers::start(VouchedSettings {
             names,
             // No certificate is trusted, so nothing is ever fetched here.
@@ -65,11 +62,10 @@ impl Scene {
             machine: ThisMachine::default(),
             port,
             start: Box::new(|_, _| None),
-            rules: followed,
+            rules: watch::channel(Arc::default()).1,
         });
         Self {
             servers,
-            rules,
             _folder: folder,
         }
     }
@@ -241,16 +237,6 @@ async fn connections_to_vouched_ports_of_the_name_go_by_a_session_or_nowhere() {
     // The name has led there, but this machine's own addresses are never held.
     assert_eq!(scene.connect("127.0.0.1:443").await, None);
     assert!(scene.servers.held().1.is_empty());
-    // The user's rule has precedence over the user's general wish.
-    let direct = Rule {
-        then: Action {
-            mode: Some(Mode::Direct),
-            ..Action::default()
-        },
-        ..Rule::default()
-    };
-    scene.rules.send_replace(Arc::new(RuleSet::new([direct])));
-    assert_eq!(scene.connect("localhost:443").await, None);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
+use hawser_director::{ConnectionRequest, FarEnds, GatewayDecision, Question, Route};
 use hawser_front::connection::SharedDirector;
 use hawser_link::links::Link;
 use hawser_policy::{Action, Condition, LinkChoice, Rule, RuleSet, Source};
@@ -37,11 +37,12 @@ fn curl() -> ConnectionRequest {
 fn by_gateway(director: &SharedDirector) -> GatewayDecision {
     let decision = director.decide(&Question {
         request: &curl(),
-        is_near: false,
+        is_near: Some(false),
         is_resolved: true,
+        ends: FarEnds::default(),
     });
     match decision {
-        Decision::Gateway(decision) => decision,
+        Route::Gateway(decision) => decision,
         other => panic!("{other:?}"),
     }
 }
