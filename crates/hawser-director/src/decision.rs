@@ -27,7 +27,7 @@ pub struct Question<'a> {
 ///
 /// Looking for one may begin a session or send a packet, so the caller looks only for what
 /// [`Route::Unresolved`] names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FarEnds {
     /// Whether the host is in the book of names: its connections go over a session with it or fail.
     pub named: Known,
@@ -44,10 +44,9 @@ pub struct FarEnds {
 }
 
 /// Whether there is something, as far as the caller has looked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// No.
-    #[default]
     No,
     /// The caller has not looked.
     NotYet,
@@ -62,11 +61,8 @@ pub enum Route {
     Named,
     /// Over a session with a server that the name's voucher lists.
     Vouched,
-    /// Over the session with the destination's peer.
-    Peer {
-        /// True if the peer holds the address: no other route is tried beside it.
-        holds: bool,
-    },
+    /// Over the session with the destination's peer, which holds the address or was found there.
+    Peer,
     /// Over the session with a server that was discovered at the destination.
     Discovered,
     /// Over the gateway.
@@ -98,6 +94,14 @@ pub enum Missing {
 }
 
 impl Known {
+    fn route(self, missing: Missing, route: Route) -> Option<Route> {
+        match self {
+            Self::No => None,
+            Self::NotYet => Some(Route::Unresolved(missing)),
+            Self::Yes => Some(route),
+        }
+    }
+
     /// Returns the state before a look: there is nothing to look for, or no look was taken.
     pub const fn to_look_for(is_possible: bool) -> Self {
         if is_possible { Self::NotYet } else { Self::No }
@@ -105,6 +109,15 @@ impl Known {
 }
 
 impl FarEnds {
+    /// Nothing was found, or there is nothing to look for.
+    pub const NONE: Self = Self {
+        named: Known::No,
+        vouched: Known::No,
+        held: Known::No,
+        peer: Known::No,
+        server: Known::No,
+    };
+
     /// Takes in what a look for `missing` has found.
     pub fn note(&mut self, missing: Missing, is_there: bool) {
         let known = match missing {
@@ -120,22 +133,20 @@ impl FarEnds {
 
     /// Returns the first session that there is or may be.
     ///
-    /// `may_be_other`: sessions with others than named hosts are allowed.
-    pub(crate) fn route(&self, may_be_other: bool) -> Option<Route> {
-        let named = (self.named, Missing::Named, Route::Named);
+    /// `may_be_other`: whether sessions with others than named hosts are allowed.
+    pub(crate) fn route(&self, may_be_other: impl FnOnce() -> bool) -> Option<Route> {
+        if let Some(route) = self.named.route(Missing::Named, Route::Named) {
+            return Some(route);
+        }
         let others = [
             (self.vouched, Missing::Vouched, Route::Vouched),
-            (self.held, Missing::Held, Route::Peer { holds: true }),
-            (self.peer, Missing::Peer, Route::Peer { holds: false }),
+            (self.held, Missing::Held, Route::Peer),
+            (self.peer, Missing::Peer, Route::Peer),
             (self.server, Missing::Server, Route::Discovered),
         ];
-        let others = others.into_iter().filter(|_| may_be_other);
-        let mut all = std::iter::once(named).chain(others);
-        all.find_map(|(known, missing, route)| match known {
-            Known::No => None,
-            Known::NotYet => Some(Route::Unresolved(missing)),
-            Known::Yes => Some(route),
-        })
+        let mut others = others.into_iter();
+        let other = others.find_map(|(known, missing, route)| known.route(missing, route))?;
+        may_be_other().then_some(other)
     }
 }
 

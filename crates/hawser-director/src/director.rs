@@ -165,20 +165,20 @@ impl Director {
     /// [`FarEnds`](super::FarEnds). Named hosts have no other route. The others need rules that let
     /// the connection use every link, and a gateway that is not for everything.
     pub fn decide(&mut self, now: Instant, question: &Question<'_>) -> Route {
-        self.sweep(now);
-        let judgement = self.judge(question.request);
-        let may_be_other = !self.is_all_by_gateway() && judgement.verdict().may_use_all_links();
+        let verdict = || self.rules.judge(&question.request.facts());
+        let may_be_other = || !self.is_all_by_gateway() && verdict().may_use_all_links();
         if let Some(route) = question.ends.route(may_be_other) {
             return route;
         }
+        let is_near = match (question.is_near, &self.exits.gateway) {
+            (None, Some(_)) => return Route::Unresolved(Missing::Surroundings),
+            (is_near, _) => is_near.unwrap_or_default(),
+        };
+        self.sweep(now);
+        let judgement = self.judge(question.request);
         let rates = self.rates.effective(now, &self.exits.links);
-        if self.exits.gateway.is_some() {
-            let Some(is_near) = question.is_near else {
-                return Route::Unresolved(Missing::Surroundings);
-            };
-            if let Some(decision) = self.decide_gateway(&judgement, &rates, is_near) {
-                return Route::Gateway(decision);
-            }
+        if let Some(decision) = self.decide_gateway(&judgement, &rates, is_near) {
+            return Route::Gateway(decision);
         }
         if !question.is_resolved {
             return Route::Unresolved(Missing::Addresses);

@@ -191,7 +191,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         FarEnds {
             named: Known::to_look_for(self.named.is_some()),
             vouched: Known::to_look_for(self.vouched.is_some()),
-            held: Known::to_look_for(self.peers.as_ref().is_some_and(Peers::holds_any)),
+            held: Known::to_look_for(self.peers.is_some()),
             peer: Known::to_look_for(self.peers.is_some()),
             server: Known::to_look_for(self.discovered.is_some()),
         }
@@ -214,7 +214,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                 judging.await.map(FarEnd::Vouched)
             }
             Missing::Held => {
-                let peers = self.peers.as_ref()?;
+                let peers = self.peers.as_ref().filter(|it| it.holds_any())?;
                 // A name that can't be resolved here leads to no link either.
                 let addresses = self.resolve(destination).await.ok()?;
                 let held = peers.held(&addresses, (destination, origin));
@@ -275,7 +275,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                 request: &request,
                 is_near: Some(is_near),
                 is_resolved: addresses.is_some(),
-                ends: FarEnds::default(),
+                ends: FarEnds::NONE,
             });
             match (decision, addresses) {
                 (Route::Gateway(decision), _) => {
@@ -393,7 +393,7 @@ where
         let to = (destination, origin);
         let request = origin.towards(destination);
         let (mut ends, mut found) = (self.far_ends(), None);
-        while ends != FarEnds::default() {
+        while ends != FarEnds::NONE {
             let route = self.director().decide(&Question {
                 request: &request,
                 is_near: None,
@@ -411,12 +411,12 @@ where
                     let (address, stream) = dialing.await?;
                     return Ok(self.bonded(to, address, stream));
                 }
-                (Route::Peer { .. }, Some(FarEnd::Held(peers, held))) => {
+                (Route::Peer, Some(FarEnd::Held(peers, held))) => {
                     let direct = self.dial_by_decision(to, None, false);
                     let dialed = peers.dial_held(held, to, direct).await?;
                     return Ok(self.opened(to, held.0, dialed));
                 }
-                (Route::Peer { .. }, Some(FarEnd::Peer(peers, way))) => {
+                (Route::Peer, Some(FarEnd::Peer(peers, way))) => {
                     let (address, direct) = (way.0, self.dial_by_decision(to, None, false));
                     let dialed = peers.dial(way, to, direct).await?;
                     return Ok(self.opened(to, address, dialed));
@@ -424,7 +424,7 @@ where
                 (Route::Discovered, Some(FarEnd::Server(servers, way))) => {
                     return self.dial_by_server(servers, way, to).await;
                 }
-                (Route::Named | Route::Vouched | Route::Peer { .. } | Route::Discovered, _) => {
+                (Route::Named | Route::Vouched | Route::Peer | Route::Discovered, _) => {
                     return Err(DialError::Internal);
                 }
                 // No session with the destination. Gateway or links need more facts.

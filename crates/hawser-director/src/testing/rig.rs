@@ -111,7 +111,7 @@ impl Rig {
             request,
             is_near: Some(is_near),
             is_resolved: true,
-            ends: FarEnds::default(),
+            ends: FarEnds::NONE,
         };
         self.telling_if_due(|director, now| director.decide(now, &question))
     }

@@ -154,7 +154,7 @@ impl<S> ChoicePort<S> {
             request: &request,
             is_near: Some(is_near),
             is_resolved: false,
-            ends: FarEnds::default(),
+            ends: FarEnds::NONE,
         });
         let decision = match decision {
             Route::Gateway(it) if it.waits_for_gateway || self.gateway.is_ok() => Some(it),

@@ -220,6 +220,111 @@ async fn what_a_program_says_early_leaves_only_where_no_other_way_is_tried() {
     }
 }
 
+/// The book of names, or the vouchers, for `bob.example`: its only route fails.
+struct OnlyRoute {
+    asked: Arc<AtomicUsize>,
+    error: DialError,
+}
+
+impl OnlyRoute {
+    fn new(asked: &Arc<AtomicUsize>, error: DialError) -> Arc<Self> {
+        let asked = Arc::clone(asked);
+        Arc::new(Self { asked, error })
+    }
+
+    fn leads_to(&self, host: &Host) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        matches!(host, Host::Name(name) if name.as_str() == "bob.example")
+    }
+}
+
+impl DialByName<TcpStream> for OnlyRoute {
+    fn dial<'a>(
+        &'a self,
+        host: &Host,
+        _: u16,
+        _: &'a Origin,
+    ) -> Option<BoxFuture<'a, Result<TcpStream, DialError>>> {
+        let failed = async { Err(self.error) };
+        self.leads_to(host).then(|| failed.boxed())
+    }
+}
+
+impl DialVouched<TcpStream> for OnlyRoute {
+    fn judge<'a>(
+        &'a self,
+        destination: &'a Destination,
+        _: &'a Origin,
+    ) -> Option<BoxFuture<'a, Option<VouchedWay<'a, TcpStream>>>> {
+        let failed = async { Err(self.error) };
+        let way = async { Some(failed.boxed()) };
+        self.leads_to(&destination.host).then(|| way.boxed())
+    }
+}
+
+/// Dials a host, and returns the error, whether early data may leave, and how often links and the
+/// gateway were dialed.
+async fn dial_only(
+    scene: Scene,
+    host: &str,
+    give: impl FnOnce(&mut ConnectionDialer<Fake, Named, Fake>),
+) -> (Option<DialError>, bool, (usize, usize)) {
+    let mut dialer = scene.dialer;
+    give(&mut dialer);
+    let early = EarlyData::default();
+    early.put(b"hello");
+    let origin = Origin {
+        early: Some(early.clone()),
+        ..Origin::default()
+    };
+    let to = Destination::new(Host::Name(host.parse().unwrap()), 443);
+    let error = dialer.dial_for(&to, &origin).await.err();
+    let may_leave = early.next().now_or_never().is_some();
+    let dialed = (scene.direct.dialed(), scene.gateway.dialed());
+    (error, may_leave, dialed)
+}
+
+#[tokio::test]
+async fn a_named_host_that_can_not_be_reached_is_reached_by_no_other_route() {
+    let (asked, unreachable) = (Arc::default(), DialError::HostUnreachable);
+    let named = OnlyRoute::new(&asked, unreachable);
+    for usage in GatewayUse::ALL {
+        let scene = scene(usage).await;
+        scene.mode(Mode::Direct);
+        let dialed = dial_only(scene, "bob.example", |it| it.named = Some(named.clone())).await;
+        assert_eq!(dialed, (Some(unreachable), true, (0, 0)), "{usage:?}");
+    }
+    let scene = scene(GatewayUse::Never).await;
+    let dialed = dial_only(scene, "www.example", |it| it.named = Some(named.clone())).await;
+    assert_eq!(dialed, (None, false, STRAIGHT));
+}
+
+#[tokio::test]
+async fn a_vouched_name_that_is_refused_goes_by_no_other_route_unless_the_user_says_so() {
+    let (asked, refused) = (Arc::default(), DialError::RefusedByPolicy);
+    let vouched = OnlyRoute::new(&asked, refused);
+    for usage in [GatewayUse::Auto, GatewayUse::Never] {
+        let scene = scene(usage).await;
+        let dialed = dial_only(scene, "bob.example", |it| {
+            it.vouched = Some(vouched.clone())
+        })
+        .await;
+        assert_eq!(dialed, (Some(refused), true, (0, 0)), "{usage:?}");
+    }
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 2);
+    let all = scene(GatewayUse::Always).await;
+    let dialed = dial_only(all, "bob.example", |it| it.vouched = Some(vouched.clone())).await;
+    assert_eq!(dialed, (None, true, BY_GATEWAY));
+    let direct = scene(GatewayUse::Never).await;
+    direct.mode(Mode::Direct);
+    let dialed = dial_only(direct, "bob.example", |it| {
+        it.vouched = Some(vouched.clone())
+    })
+    .await;
+    assert_eq!(dialed, (None, false, STRAIGHT));
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "not even asked");
+}
+
 const STRAIGHT: (usize, usize) = (1, 0);
 const BY_GATEWAY: (usize, usize) = (0, 1);
 const OUT_THERE: &str = "198.51.100.1";
@@ -328,7 +433,7 @@ async fn a_gateway_that_a_link_has_overtaken_is_known_to_be_slow() {
         request: &Origin::default().towards(&to),
         is_near: Some(false),
         is_resolved: true,
-        ends: FarEnds::default(),
+        ends: FarEnds::NONE,
     });
     let Route::Gateway(decision) = decision else {
         panic!("{decision:?}");

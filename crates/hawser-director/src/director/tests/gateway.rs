@@ -396,7 +396,7 @@ fn a_name_whose_address_is_for_the_gateway_goes_there() {
         request: &request,
         is_near: Some(false),
         is_resolved: false,
-        ends: FarEnds::default(),
+        ends: FarEnds::NONE,
     };
     let decision = director.with(|it, now| it.decide(now, &question));
     assert!(

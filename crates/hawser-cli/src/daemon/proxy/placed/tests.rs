@@ -39,7 +39,7 @@ fn by_gateway(director: &SharedDirector) -> GatewayDecision {
         request: &curl(),
         is_near: Some(false),
         is_resolved: true,
-        ends: FarEnds::default(),
+        ends: FarEnds::NONE,
     });
     match decision {
         Route::Gateway(decision) => decision,
