@@ -24,9 +24,10 @@ pub(crate) fn all() -> Tier {
 }
 
 /// Unit tests of all crates, and the other tests of pure crates but for the simulator, whose tables
-/// take minutes. No test makes a namespace.
+/// take minutes. Tests that make namespaces with `hawser-skip` are skipped.
 ///
-/// One call of cargo, so that nothing is built twice with other features.
+/// One call of cargo, so that nothing is built twice with other features. It names tests, and so
+/// also runs those of the same name in crates that are not pure.
 pub(crate) fn fast(root: &Path) -> Result<Tier> {
     let metadata = Metadata::read(root, Lock::MayFollow)?;
     let is_pure = |it: &&Package| layers::is_sans_io(&it.name) && it.name != SIMULATOR;
@@ -49,11 +50,12 @@ pub(crate) fn changed(root: &Path, since: &str) -> Result<Option<Tier>> {
         let mut git = std::process::Command::new("git");
         said(git.current_dir(root).args(arguments))
     };
-    let differing = git(&["diff", "--name-only", since, "--"])?;
+    let differing = git(&["diff", "--name-only", "--no-renames", since, "--"])?;
     let untracked = git(&["ls-files", "--others", "--exclude-standard"])?;
     let files: Vec<&str> = differing.lines().chain(untracked.lines()).collect();
     let metadata = Metadata::read(root, Lock::MayFollow)?;
-    if files.iter().any(|file| BUILD_FILES.contains(file)) {
+    let concerns_all = |file: &&str| FOR_ALL.iter().any(|it| Path::new(file).starts_with(it));
+    if files.iter().any(concerns_all) {
         return Ok(Some(all()));
     }
     let crates = affected(root, &metadata, &files);
@@ -79,7 +81,8 @@ fn affected<'a>(root: &Path, metadata: &'a Metadata, files: &[&str]) -> BTreeSet
     loop {
         let depends = |it: &&Package| {
             let mut dependencies = it.dependencies.iter();
-            dependencies.any(|dependency| affected.contains(dependency.name.as_str()))
+            let runs_it = RUN_THE_PROGRAM.contains(&it.name.as_str()) && affected.contains(PROGRAM);
+            runs_it || dependencies.any(|it| affected.contains(it.name.as_str()))
         };
         let above: Vec<&str> = members(metadata)
             .filter(depends)
@@ -117,8 +120,19 @@ fn words(words: &[&str]) -> Vec<String> {
 const SIMULATOR: &str = "hawser-sim";
 /// `hawser-skip` makes no namespace where this is set.
 const NO_NAMESPACES: &str = "HAWSER_NO_NAMESPACES";
-/// Files on which every crate depends.
-const BUILD_FILES: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
+/// Files and folders that builds or tests of many crates read.
+const FOR_ALL: [&str; 7] = [
+    ".cargo",
+    "Cargo.lock",
+    "Cargo.toml",
+    "contrib",
+    "docs",
+    "fuzz",
+    "scenarios",
+];
+/// Crates whose tests run the program, though they do not depend on it.
+const RUN_THE_PROGRAM: [&str; 2] = ["hawser-hostile", "hawser-lab"];
+const PROGRAM: &str = "hawser-cli";
 
 #[cfg(test)]
 mod tests {

@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use anyhow::Context as _;
 use hawser_control::{History, Role};
 use hawser_keys::store::StateDir;
-use hawser_net::start_up_memory;
+use hawser_link::start_up_memory;
 use hawser_net::thread_memory;
 use hawser_net::ticks::Ticks;
 use tokio::sync::{mpsc, watch};

@@ -24,5 +24,6 @@ pub mod bind;
 pub mod inherited;
 pub mod links;
 pub mod names;
+pub mod start_up_memory;
 pub mod sys;
 pub mod tcp_info;

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use hawser_link::sys;
+use crate::sys;
 
 /// Gives this memory back once the program has started. A page of the file that is needed again is
 /// mapped again, and read from the disk only if the kernel has dropped it since.

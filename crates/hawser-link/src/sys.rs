@@ -11,14 +11,14 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Returns the effective user id of this process.
-pub fn effective_user() -> u32 {
+pub(crate) fn effective_user() -> u32 {
     // SAFETY: takes no argument, touches no memory and cannot fail.
     unsafe { libc::geteuid() }
 }
 
 /// Releases the memory of these pages. The ranges must map files unmodified, and no thread may
 /// write them; the kernel reads the same content again on demand.
-pub fn release_pages(ranges: Vec<Range<usize>>) -> io::Result<()> {
+pub(crate) fn release_pages(ranges: Vec<Range<usize>>) -> io::Result<()> {
     for range in ranges {
         let from = std::ptr::without_provenance_mut(range.start);
         // SAFETY: no page of the range was modified privately, so each is read from the file again
@@ -29,7 +29,7 @@ pub fn release_pages(ranges: Vec<Range<usize>>) -> io::Result<()> {
 }
 
 /// Returns unused memory of the allocator to the system.
-pub fn trim_heap() {
+pub(crate) fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: touches nothing that is in use.
     unsafe {
@@ -60,7 +60,7 @@ pub fn set_int_option(
 /// Reads a socket option of varying length into `value`; returns the number of valid bytes.
 ///
 /// Bytes that the kernel did not write keep their value.
-pub fn read_option(
+pub(crate) fn read_option(
     socket: RawFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -83,7 +83,7 @@ pub fn read_option(
 }
 
 /// Duplicates a descriptor of this process; programs that this process starts do not inherit it.
-pub fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
+pub(crate) fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: touches no memory. A descriptor that is not open is answered with EBADF.
     let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
     check(copy.min(0))?;
@@ -92,7 +92,7 @@ pub fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Returns the index of the interface that a socket is bound to; 0 if it is not bound.
-pub fn bound_interface(socket: BorrowedFd<'_>) -> io::Result<u32> {
+pub(crate) fn bound_interface(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut index = [0; 4];
     let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX);
     read_option(socket.as_raw_fd(), level, name, &mut index)?;

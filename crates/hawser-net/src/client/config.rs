@@ -71,7 +71,7 @@ impl ClientConfig {
         }
     }
 
-    /// True if all addresses are on this machine, behind its loopback interface.
+    /// True if all addresses of the gateway lead to the loopback interface; false with a relay.
     pub(super) fn is_local(&self) -> bool {
         if self.relay.is_some() {
             return false;
