@@ -74,7 +74,8 @@ impl ConfigFile {
         }
     }
 
-    /// Creates an empty file and its folder if the file is missing and may be.
+    /// Creates an empty file and its folder if the default file is missing. Does nothing if the
+    /// user has named a file.
     pub(crate) fn begin(&self) -> anyhow::Result<()> {
         if self.is_there() {
             return Ok(());

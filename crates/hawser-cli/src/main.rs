@@ -17,15 +17,17 @@
 //!
 //! Where to begin:
 //!
-//! - a flag: `args/`, with a line in `args/tests.rs`; a new command also in `args.rs` and below;
+//! - a flag: `args.rs` (`up`, `serve`, `invite`, `why`, `top`, `bench`) or the command's file in
+//!   `args/`, merged by `apply_to`, with a line in `args/tests.rs`;
 //! - a check of `hawser doctor`: `commands/doctor/links.rs`, `commands/doctor/system.rs`,
 //!   `commands/doctor/state.rs` or `commands/doctor/agent.rs`, called from `commands/doctor.rs`;
-//!   unit test in the file, on a network `end_to_end/registration.rs`, `kill_switch.rs`,
-//!   `router.rs`;
+//!   unit test in the file; the program: `end_to_end/bench.rs`; state: `registration.rs`; agents:
+//!   `modems.rs`, `standby.rs`; devices: `kill_switch.rs`, `router.rs`;
 //! - a log line or field: the `tracing` call at the place where it happens; format and levels are
 //!   in `setup.rs`; `end_to_end/service.rs` reads the log as JSON and looks for secrets in it;
 //! - a message of a first error: `docs/errors.md`, with `end_to_end/first_errors.rs`;
-//! - an option of `run --tun`: `args/run.rs`, `commands/run/enclosed.rs`, `commands/enclosed.rs`;
+//! - an option of `run --tun`: `args/run.rs`, `args/enclosed.rs`, `commands/run/enclosed.rs`,
+//!   `commands/enclosed.rs`;
 //!   `end_to_end/packets.rs`;
 //! - signals of links: `daemon/proxy/agent.rs`; standby links: `daemon/proxy/agent/connecting.rs`.
 //!

@@ -10,11 +10,13 @@
 //!   files are in `assets/`.
 //! - [`report`]: pages in one file, which the lab writes.
 //!
-//! To add a metric: a family in `metrics/`, a row in `docs/metrics.md`; `tests/metrics/document.rs`
-//! compares both, `tests/metrics/dashboard.rs` checks `contrib/grafana/hawser.json`. To add a view
-//! of `hawser top`, begin at `top/screen.rs` (test: `top/tests/pictures.rs`); a request of the
-//! dashboard, at `web/routes.rs` (test: `tests/web/pages.rs`). `docs/design/monitor.md` explains
-//! the decisions.
+//! To add a metric: a family in `metrics/`, its value in `snapshot.rs` of `hawser-control` and
+//! `daemon/answers.rs` of `hawser-cli` and in `tests/metrics/sample.rs`, a row in
+//! `docs/metrics.md`; a named counter is an event unless `metrics/daemon.rs` names it;
+//! `tests/metrics/document.rs` compares both, `tests/metrics/dashboard.rs` checks
+//! `contrib/grafana/hawser.json`. To add a view of `hawser top`, begin at `top/screen.rs` (test:
+//! `top/tests/pictures.rs`); a request of the dashboard, at `web/routes.rs` (test:
+//! `tests/web/pages.rs`). `docs/design/monitor.md` explains the decisions.
 #![forbid(unsafe_code)]
 
 pub mod metrics;

@@ -12,9 +12,12 @@
 //! 1. its field in `condition.rs`, its fact in `facts.rs`, its text in `text.rs`; test in
 //!    `set/tests.rs`;
 //! 2. its key in `rule.rs` of `hawser-config`, and in `docs/hawser.example.toml`;
-//! 3. who finds the fact: `request.rs` of `hawser-director`;
-//! 4. the other two judges: the kernel's tables in `rules.rs` and `rule_tables.rs` of
-//!    `hawser-capture` with `bpf/capture.c`, and nftables in `lan/modes.rs` of `hawser-host`.
+//! 3. its way here: `connection/origin.rs` and `connection/kernel.rs` of `hawser-front` hand over
+//!    the fact, `request.rs` of `hawser-director` carries it; flags: `args/rule.rs` and
+//!    `commands/rule.rs` of `hawser-cli`;
+//! 4. the other two judges: the kernel's tables in `rules.rs`, `tables.rs` and `rule_tables.rs` of
+//!    `hawser-capture` with `bpf/capture.c` and `bpf/tables.h`, and nftables in `lan/modes.rs` of
+//!    `hawser-host`.
 //!
 //! Sources: DBAS §II.B.1 (classes of applications), §II.C (the user's policy).
 #![forbid(unsafe_code)]

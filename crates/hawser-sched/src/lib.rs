@@ -18,12 +18,14 @@
 //! - Decisions about single connections and links: [`ControlChoice`], [`RttRefresh`],
 //!   [`ChannelCount`], and the demand of applications, [`DemandEstimate`].
 //!
-//! To add a policy for chunks: a file in `chunk/`, its name in `chunk/policy.rs`, its constructor
-//! in `chunk.rs`, vectors in `chunk/tests.rs`; its number on the wire in `session/rules.rs` of
-//! `hawser-session` and in `docs/protocol.md`, section 5; the help text in `args/steer.rs` of
-//! `hawser-cli`. Packets are alike, in `packet/`, without a number. For connections, in
-//! `connection/`, the kernel's program decides by itself: `hawser-capture/bpf/decide.h` has to
-//! agree, which `tests/decide.rs` there checks.
+//! To add a policy for chunks: a file in `chunk/`, its name in `chunk/policy.rs`, last in `ALL`,
+//! since recordings count on the order, its constructor in `chunk.rs`, vectors in `chunk/tests.rs`;
+//! its number on the wire in `session/rules.rs` of `hawser-session` (test:
+//! `session/tests/scheduler.rs`) and in `docs/protocol.md`, section 5; the help text in
+//! `args/steer.rs` of `hawser-cli`; the list of names in `tests.rs` of `hawser-config`. Packets are
+//! alike, in `packet/`, without a number. For connections, in `connection/`, the kernel's program
+//! decides by itself: `hawser-capture/bpf/decide.h` has to agree, which `tests/decide.rs` there
+//! checks.
 #![forbid(unsafe_code)]
 
 mod channel_count;

@@ -21,8 +21,8 @@
 //!    `command/tests.rs`;
 //! 4. handle it in `session/ingest.rs` or `session/commands.rs` of `hawser-session`, and send it
 //!    from `session/transmit.rs` there;
-//! 5. add a script of a hostile peer that sends it: the tests in `sent.rs` of `hawser-hostile` ask
-//!    for one.
+//! 5. add its example in `samples.rs` and its script in `scripts/floods.rs` of `hawser-hostile`:
+//!    the tests in `sent.rs` there ask for both.
 //!
 //! Fuzzers enter by `fuzzing.rs`; `tests/corpus.rs` reads their seeds, and `tests/allocation.rs`
 //! bounds what decoders allocate.

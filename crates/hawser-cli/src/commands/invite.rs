@@ -47,7 +47,7 @@ async fn make(state: &StateDir, store: &GatewayStore, args: &InviteArgs) -> anyh
     if args.qr {
         match in_dots(line.as_bytes()) {
             Ok(dots) => show(&dots)?,
-            Err(error) => tracing::warn!("{error:#}"),
+            Err(error) => tracing::warn!("can't show the invite as a QR code: {error:#}"),
         }
     }
     show(&format!("{}\n", line.as_str()))?;

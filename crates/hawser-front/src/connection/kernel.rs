@@ -190,7 +190,7 @@ impl KernelPlaces {
     fn complain(&mut self, error: &CaptureError) {
         let complaint = error.to_string();
         if self.complaint != complaint {
-            tracing::warn!(%error, "the kernel's tables are not up to date");
+            tracing::warn!(%error, "can't update the kernel's tables of captured connections, it uses older entries");
             self.complaint = complaint;
         }
     }

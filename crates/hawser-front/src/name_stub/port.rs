@@ -122,7 +122,7 @@ impl Stub {
                     let stub = self.clone();
                     tokio::spawn(place.keep(async move {
                         if let Err(error) = stub.converse(stream, from).await {
-                            tracing::debug!(%error, "an application's TCP queries failed");
+                            tracing::debug!(%error, "can't answer an application's name queries over TCP");
                         }
                     }));
                 }

@@ -82,7 +82,7 @@ impl Measuring {
     }
 
     fn refuse(&mut self, path: &str, reason: String) {
-        tracing::warn!(reason, "cannot measure a modem's signal");
+        tracing::warn!(modem = path, reason, "cannot measure the signal");
         let until = Instant::now() + ASK_AGAIN;
         let refusal = Refusal { reason, until };
         self.refused.insert(path.to_owned(), refusal);

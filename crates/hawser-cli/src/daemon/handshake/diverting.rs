@@ -45,7 +45,7 @@ impl Interfaces {
         self.diverting.retain(|index, name| {
             let stays = wanted.get(index) == Some(name);
             if !stays && let Err(error) = discovery.stop_diverting_on(name) {
-                tracing::debug!(%error, %name, "the interface is gone");
+                tracing::debug!(%error, %name, "can't stop diverting on an interface, it may be gone");
             }
             stays
         });

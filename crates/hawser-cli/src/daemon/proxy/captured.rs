@@ -54,7 +54,7 @@ pub(crate) struct Capturing<'a> {
     pub(crate) reserved: (ReservedNames, ThisMachine),
 }
 
-/// A running capture.
+/// Captures connections of programs in the kernel until it is dropped.
 pub(crate) struct Captured {
     places: JoinHandle<()>,
     /// Accepts redirected connections.
