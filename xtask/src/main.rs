@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         ["fmt"] => fmt(),
         ["clippy"] => clippy(),
         ["doc"] => doc(),
-        ["layers"] => layers(),
+        ["layers"] => check_layers(),
         ["layers", "--circles"] => circles::print(&workspace_root()),
         ["lines"] => lines::check(&workspace_root()),
         ["words"] => words::check(&workspace_root()),
@@ -91,7 +91,7 @@ fn check() -> Result<()> {
     let steps: [Step; 8] = [
         ("fmt", fmt),
         ("bpf --check", || bpf::check(&workspace_root())),
-        ("layers", layers),
+        ("layers", check_layers),
         ("lines", || lines::check(&workspace_root())),
         ("words", || words::check(&workspace_root())),
         ("clippy", clippy),
@@ -114,7 +114,7 @@ fn check() -> Result<()> {
 }
 
 /// Checks which crate depends on which, and that files of a crate do not import in circles.
-fn layers() -> Result<()> {
+fn check_layers() -> Result<()> {
     let root = workspace_root();
     let mut problems = layers::problems(&root)?;
     problems.extend(circles::problems(&root)?);
