@@ -25,9 +25,7 @@ struct Graph(Metadata);
 impl Graph {
     /// The crates of the workspace, this program aside.
     fn members(&self) -> impl Iterator<Item = &Package> {
-        let is_member = |it: &&Package| self.0.workspace_members.contains(&it.id);
-        let members = self.0.packages.iter().filter(is_member);
-        members.filter(|it| it.name != "xtask")
+        self.0.members().filter(|it| it.name != "xtask")
     }
 
     fn order_problems(&self) -> Vec<String> {

@@ -111,6 +111,12 @@ impl Metadata {
         serde_json::from_slice(json).context("cannot read what cargo metadata says")
     }
 
+    /// The crates of the workspace.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
+        let is_member = |it: &&Package| self.workspace_members.contains(&it.id);
+        self.packages.iter().filter(is_member)
+    }
+
     /// The crates that are linked into each crate, by their ids; not those for its tests and its
     /// build.
     pub(crate) fn linked(&self) -> BTreeMap<&str, Vec<&str>> {

@@ -31,7 +31,7 @@ pub(crate) fn all() -> Tier {
 pub(crate) fn fast(root: &Path) -> Result<Tier> {
     let metadata = Metadata::read(root, Lock::MayFollow)?;
     let is_pure = |it: &&Package| layers::is_sans_io(&it.name) && it.name != SIMULATOR;
-    let pure = members(&metadata).filter(is_pure);
+    let pure = metadata.members().filter(is_pure);
     let tests = pure.flat_map(|it| it.tests());
     let mut arguments = words(&["--workspace", "--lib", "--bins"]);
     for test in tests.collect::<BTreeSet<_>>() {
@@ -76,7 +76,7 @@ fn affected<'a>(root: &Path, metadata: &'a Metadata, files: &[&str]) -> BTreeSet
         let folder = folder.and_then(|it| it.strip_prefix(root).ok());
         folder.is_some_and(|folder| files.iter().any(|it| Path::new(it).starts_with(folder)))
     };
-    let of_crates = members(metadata).filter(has_one);
+    let of_crates = metadata.members().filter(has_one);
     let mut affected: BTreeSet<&str> = of_crates.map(|it| it.name.as_str()).collect();
     loop {
         let depends = |it: &&Package| {
@@ -84,7 +84,8 @@ fn affected<'a>(root: &Path, metadata: &'a Metadata, files: &[&str]) -> BTreeSet
             let runs_it = RUN_THE_PROGRAM.contains(&it.name.as_str()) && affected.contains(PROGRAM);
             runs_it || dependencies.any(|it| affected.contains(it.name.as_str()))
         };
-        let above: Vec<&str> = members(metadata)
+        let above: Vec<&str> = metadata
+            .members()
             .filter(depends)
             .map(|it| it.name.as_str())
             .filter(|it| !affected.contains(it))
@@ -106,11 +107,6 @@ pub(crate) fn command(tier: &Tier) -> std::process::Command {
         command.env(NO_NAMESPACES, "1");
     }
     command
-}
-
-fn members(metadata: &Metadata) -> impl Iterator<Item = &Package> {
-    let is_member = |it: &&Package| metadata.workspace_members.contains(&it.id);
-    metadata.packages.iter().filter(is_member)
 }
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -113,7 +113,7 @@ impl SharedDirector {
 
     /// Returns whether the gateway is for everything.
     pub fn is_all_by_gateway(&self) -> bool {
-        self.gateway_use() == Some(GatewayUse::Always)
+        self.with(|director, _| director.is_all_by_gateway())
     }
 
     /// Sets the session with the gateway as it is now. Call this every half second.

@@ -60,10 +60,7 @@ where
             let direct = self.dial_by_decision((destination, origin), None, false);
             dial_either(way.dialing, way.head_start, direct, on_loss).await?
         };
-        match dialed {
-            EitherStream::Direct(opened) => Ok(opened),
-            EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), at.ip(), stream)),
-        }
+        Ok(self.opened((destination, origin), at.ip(), dialed))
     }
 
     /// Dials where no session with the destination runs. The handshake may ask for a session, and

@@ -49,7 +49,7 @@ pub struct VouchedName {
     /// The ports whose connections go over a session; empty without a voucher, or where the voucher
     /// says that the name has no Hawser.
     pub ports: BTreeSet<u16>,
-    /// Expiry of its voucher; `None` where there is none, so that all connections are refused.
+    /// Expiry of its voucher. `None` without a voucher: all connections to the name are refused.
     pub until: Option<UnixTime>,
     /// Whether a session with it runs.
     pub is_bonded: bool,
