@@ -133,7 +133,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 30] = [
+const ROOMS: [(&str, Io); 31] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -161,6 +161,7 @@ const ROOMS: [(&str, Io); 30] = [
     ("hawser-front", Io::Some),
     ("hawser", Io::Some),
     ("hawser-monitor", Io::Some),
+    ("hawser-daemon", Io::Some),
     ("hawser-hostile", Io::Some),
     ("hawser-lab", Io::Some),
     ("hawser-cli", Io::Some),

@@ -214,7 +214,7 @@ fn cost(is_release: bool) -> Result<()> {
     let profile = is_release.then_some("--release");
     let name = ["--", "--ignored", "--nocapture", "cost::what_looking_costs"];
     run(cargo().args(test).args(profile).args(name))?;
-    let test = ["test", "-p", "hawser-cli", "--bin", "hawser"];
+    let test = ["test", "-p", "hawser-daemon", "--lib"];
     let name = ["--", "--ignored", "--nocapture", "what_a_picture_costs"];
     run(cargo().args(test).args(profile).args(name))?;
     let test = ["test", "-p", "hawser-net", "--lib"];

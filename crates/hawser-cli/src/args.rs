@@ -46,7 +46,7 @@ pub(crate) use front::{DiscoveryArgs, FrontArgs, VouchedArgs, VoucherArgs};
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use peers::{KeySource, PeersAction, PeersArgs, Removed};
-pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
+pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};
 pub(crate) use run::{RunArgs, Via};
 pub(crate) use shared::TableArgs;
 pub(crate) use steer::{LinkArgs, PolicyAction, PolicyArgs, PolicySetArgs};

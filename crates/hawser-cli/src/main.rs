@@ -3,17 +3,9 @@
 //! - A command: `args.rs` and `args/` parse it without side effects → `setup.rs` (configuration,
 //!   state directory, log) → `commands/` where it does its own work, or `client/` where it asks a
 //!   running daemon by the control socket.
-//! - A daemon: `commands/up.rs` wires the client's end (`daemon/proxy/`), `commands/serve.rs` the
-//!   gateway (`daemon/gateway/`). `daemon.rs` is common to both; `daemon/server.rs` takes requests
-//!   of the control socket, `daemon/answers.rs` answers, `daemon/proxy/steer.rs` changes what runs,
-//!   `daemon/events.rs` finds changes, `daemon/picture.rs` makes snapshots of sessions.
-//! - Packets: `commands/run/enclosed.rs` for one program, `daemon/proxy/packets.rs` for the
-//!   machine, `daemon/proxy/lan.rs` for hosts behind it, `daemon/gateway/packets.rs` at the
-//!   gateway.
-//! - An upgrade: `client/upgrade.rs` asks; `daemon/takeover/successor.rs` starts the new process
-//!   and gives it sockets and lock, which `daemon/takeover/predecessor.rs` takes there;
-//!   `commands/up/machine.rs` and `daemon/gateway/packets.rs` give up what only one process can
-//!   have.
+//! - A daemon: `commands/up.rs` and `commands/serve.rs` give the flags to `hawser-daemon`.
+//! - Packets of one program: `commands/run/enclosed.rs`; of the machine and of a gateway's clients:
+//!   `hawser-daemon`.
 //!
 //! Where to begin:
 //!
@@ -27,9 +19,7 @@
 //!   in `setup.rs`; `end_to_end/service.rs` reads the log as JSON and looks for secrets in it;
 //! - a message of a first error: `docs/errors.md`, with `end_to_end/first_errors.rs`;
 //! - an option of `run --tun`: `args/run.rs`, `args/enclosed.rs`, `commands/run/enclosed.rs`,
-//!   `commands/enclosed.rs`;
-//!   `end_to_end/packets.rs`;
-//! - signals of links: `daemon/proxy/agent.rs`; standby links: `daemon/proxy/agent/connecting.rs`.
+//!   `commands/enclosed.rs`; `end_to_end/packets.rs`.
 //!
 //! Tests with the real program in network namespaces: `tests/end_to_end/`; with curl, git, nginx
 //! and browsers: `tests/real_clients/`.
@@ -38,11 +28,7 @@
 mod args;
 mod client;
 mod commands;
-mod config_file;
-mod daemon;
-mod rule_files;
 mod setup;
-mod toml_file;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -57,7 +43,7 @@ use commands::{
     bench, doctor, enclosed, first_run, given_invites, invite, manual, peers, receive, rule, run,
     send, serve, up, voucher,
 };
-use setup::Setup;
+use hawser_daemon::setup::{Setup, is_usage};
 
 fn main() -> ExitCode {
     let Cli {
@@ -75,7 +61,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let format = global.log_format.unwrap_or_default();
-    let outcome = Setup::new(global, &command).and_then(|setup| {
+    let outcome = setup::begin(global, &command).and_then(|setup| {
         given_invites::take(&setup, &mut command)?;
         run(&setup, command)
     });
@@ -84,7 +70,7 @@ fn main() -> ExitCode {
         Err(error) if setup::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             setup::complain(&error, format);
-            if setup::is_usage(&error) {
+            if is_usage(&error) {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE
@@ -116,7 +102,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
         kill_switch::join(&command).await;
         let done = match command {
             Command::Serve(args) => serve::run(setup, &args).await,
-            Command::Up(args) => up::run(setup, &args).await,
+            Command::Up(args) => up::run(setup, args).await,
             Command::Run(args) => return run::run(setup, &args).await,
             Command::Send(args) => send::run(setup, &args).await,
             Command::Receive(args) => receive::run(setup, &args).await,

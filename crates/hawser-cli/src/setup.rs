@@ -1,147 +1,61 @@
-//! Common setup of every command: the configuration, the state directory, the log.
+//! How every command begins and ends: the configuration, the state directory, the log.
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::io::{self, IsTerminal as _};
+use std::sync::OnceLock;
 
-use anyhow::{Context as _, anyhow};
-use hawser_config::{Config, ConfigError};
-use hawser_control::{LinkState, LinkStatus};
-use hawser_front::peer::ReservedNames;
-use hawser_keys::store::{NameStore, StateDir};
-use hawser_link::links::{Link, usable};
-use hawser_session::{SctpPaths, TransportChoice};
+use anyhow::Context as _;
+use hawser_daemon::config_file::ConfigFile;
+use hawser_daemon::setup::{Setup, explained};
+use hawser_keys::store::StateDir;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{Command, Global, LogFormat};
-use crate::config_file::ConfigFile;
 
-/// The configuration and the state directory.
-#[derive(Clone)]
-pub(crate) struct Setup {
-    pub(crate) config: Config,
-    pub(crate) state: StateDir,
-    /// The file that the configuration was read from, or would have been.
-    pub(crate) config_file: ConfigFile,
-    /// Standard error is a terminal, and the user has not asked for a log.
-    pub(crate) is_at_terminal: bool,
-    /// This process takes over from the process that started it.
-    pub(crate) is_taking_over: bool,
-}
-
-/// Error for an invalid request of the user: the program exits with code 2, as after a mistake on
-/// the command line.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
-
-impl Setup {
-    /// Reads the configuration, finds the state directory and starts the log.
-    pub(crate) fn new(global: Global, command: &Command) -> anyhow::Result<Self> {
-        let default = if command.is_daemon() { "info" } else { "warn" };
-        let level = global.log.map_or(default, |level| level.as_str());
-        let wanted = match (global.log, std::env::var("HAWSER_LOG")) {
-            (None, Ok(text)) => text,
-            // This crate warns about every field of a kernel that is newer than the crate.
-            _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
-        };
-        let filter: Targets = wanted.parse().context("HAWSER_LOG")?;
-        let is_asked_for = global.log.is_some() || std::env::var_os("HAWSER_LOG").is_some();
-        let is_at_terminal =
-            io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
-        let log = tracing_subscriber::fmt()
-            // The filter sets the level of each module.
-            .with_max_level(LevelFilter::TRACE)
-            .with_writer(io::stderr);
-        match global.log_format.unwrap_or_default() {
-            // The time and the module of a message do not help a user at the terminal.
-            LogFormat::Text if is_at_terminal => {
-                let log = log.without_time().with_target(false);
-                log.finish().with(filter).init();
-            }
-            LogFormat::Text => {
-                let log = log.with_ansi(io::stderr().is_terminal());
-                log.finish().with(filter).init();
-            }
-            LogFormat::Json => log.json().finish().with(filter).init(),
+/// Reads the configuration, finds the state directory and starts the log.
+pub(crate) fn begin(global: Global, command: &Command) -> anyhow::Result<Setup> {
+    let default = if command.is_daemon() { "info" } else { "warn" };
+    let level = global.log.map_or(default, |level| level.as_str());
+    let wanted = match (global.log, std::env::var("HAWSER_LOG")) {
+        (None, Ok(text)) => text,
+        // This crate warns about every field of a kernel that is newer than the crate.
+        _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
+    };
+    let filter: Targets = wanted.parse().context("HAWSER_LOG")?;
+    let is_asked_for = global.log.is_some() || std::env::var_os("HAWSER_LOG").is_some();
+    let is_at_terminal = io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
+    let log = tracing_subscriber::fmt()
+        // The filter sets the level of each module.
+        .with_max_level(LevelFilter::TRACE)
+        .with_writer(io::stderr);
+    match global.log_format.unwrap_or_default() {
+        // The time and the module of a message do not help a user at the terminal.
+        LogFormat::Text if is_at_terminal => {
+            let log = log.without_time().with_target(false);
+            log.finish().with(filter).init();
         }
-        let is_state_named = global.state.is_some();
-        let state = StateDir::resolve(global.state)?;
-        let config_file = ConfigFile::resolve(global.config, &state, is_state_named);
-        let config = config_file.load()?;
-        if config_file.is_there() {
-            tracing::info!(file = %config_file.path().display(), "the configuration is read");
+        LogFormat::Text => {
+            let log = log.with_ansi(io::stderr().is_terminal());
+            log.finish().with(filter).init();
         }
-        Ok(Self {
-            config,
-            state,
-            config_file,
-            is_at_terminal,
-            is_taking_over: global.taking_over,
-        })
+        LogFormat::Json => log.json().finish().with(filter).init(),
     }
-}
-
-impl Setup {
-    /// Returns a copy with this transport, if one was named on the command line.
-    pub(crate) fn with_transport(&self, named: Option<TransportChoice>) -> Self {
-        let mut setup = self.clone();
-        setup.config.session.transport = named.unwrap_or(setup.config.session.transport);
-        setup
+    let is_state_named = global.state.is_some();
+    let state = StateDir::resolve(global.state)?;
+    let config_file = ConfigFile::resolve(global.config, &state, is_state_named);
+    let config = config_file.load()?;
+    if config_file.is_there() {
+        tracing::info!(file = %config_file.path().display(), "the configuration is read");
     }
-
-    /// Returns the host names in the list of known hosts.
-    pub(crate) fn reserved_names(&self) -> anyhow::Result<ReservedNames> {
-        let store = NameStore::open(&self.state)?;
-        Ok(ReservedNames::new(Arc::new(store)))
-    }
-
-    /// Returns a copy with these paths for associations, if they were named on the command line.
-    pub(crate) fn with_sctp_paths(&self, named: Option<SctpPaths>) -> Self {
-        let mut setup = self.clone();
-        setup.config.session.sctp_paths = named.unwrap_or(setup.config.session.sctp_paths);
-        setup
-    }
-}
-
-/// Creates a directory in the state directory with a key and peers of its own.
-pub(crate) fn substate(state: &StateDir, name: &str) -> anyhow::Result<StateDir> {
-    state.prepare()?;
-    let inner = StateDir::resolve(Some(state.file(name)))?;
-    inner.prepare()?;
-    Ok(inner)
-}
-
-/// Resolves when a signal asks the program to end. Until this future is polled, a signal ends the
-/// program at once.
-pub(crate) async fn asked_to_end() {
-    EndSignals::heed().asked_to_end().await;
-}
-
-/// The signals that ask the program to end.
-#[derive(Debug)]
-pub(crate) struct EndSignals([io::Result<Arrivals>; 2]);
-
-impl EndSignals {
-    /// Installs handlers: from now on the signals do not end the program by themselves.
-    pub(crate) fn heed() -> Self {
-        Self([SignalKind::terminate(), SignalKind::interrupt()].map(signal))
-    }
-
-    /// Resolves when a signal has arrived since [`Self::heed`].
-    pub(crate) async fn asked_to_end(self) {
-        let [Ok(mut terminate), Ok(mut interrupt)] = self.0 else {
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }
+    Ok(Setup {
+        config,
+        state,
+        config_file,
+        is_at_terminal,
+        is_taking_over: global.taking_over,
+    })
 }
 
 /// Raises the limit of open files to the hard limit: every stream and channel needs one.
@@ -163,78 +77,6 @@ pub(crate) fn open_files_before() -> Option<Rlimit> {
     OPEN_FILES_BEFORE.get().copied()
 }
 
-/// Returns the states of the links. `wanted` lists the links that the user has named; empty means
-/// all. The list includes the loopback interface if the user has named it, or if a session uses it
-/// (`is_near`).
-pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec<LinkStatus> {
-    let chosen = usable(links, wanted);
-    let is_shown = |link: &&Link| !link.loopback || is_near || wanted.contains(&link.name);
-    let describe = |link: &Link| {
-        let unusable = link.why_unusable();
-        let is_chosen = chosen.iter().any(|other| other.index == link.index);
-        let routed = link.has_default_route_v4 || link.has_default_route_v6;
-        let (state, reason) = match unusable {
-            Some(_) if link.loopback && is_near => (LinkState::Up, None),
-            Some(why) if link.loopback => (LinkState::Unused, Some(why.to_string())),
-            Some(why) => (LinkState::Down, Some(why.to_string())),
-            None if !is_chosen && !wanted.is_empty() => (LinkState::Unused, None),
-            None if !is_chosen => {
-                let why = format!("a {} without a default route", link.kind);
-                (LinkState::Unused, Some(why))
-            }
-            None if !routed => (
-                LinkState::NoInternet,
-                Some("no default route leads by it".to_owned()),
-            ),
-            None => (LinkState::Up, None),
-        };
-        LinkStatus {
-            name: link.name.clone(),
-            index: link.index,
-            addresses: link.addresses.clone(),
-            state,
-            reason,
-            ..LinkStatus::default()
-        }
-    };
-    links.iter().filter(is_shown).map(describe).collect()
-}
-
-/// Returns a message with the links that the user has named and that are missing; `None` if all
-/// exist.
-pub(crate) fn missing_links(wanted: &[String], links: &[Link]) -> Option<String> {
-    let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-    let wanted = wanted.iter().map(String::as_str);
-    let missing: Vec<&str> = wanted.filter(|name| !names.contains(name)).collect();
-    let (missing, known) = (missing.join(" or "), names.join(", "));
-    (!missing.is_empty()).then(|| format!("no link is called {missing}; there are {known}"))
-}
-
-/// Returns an error with the reason why listening at an address failed, and the remedy.
-pub(crate) fn not_listening(address: SocketAddr, error: &io::Error) -> anyhow::Error {
-    use io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
-    let why = match error.kind() {
-        AddrInUse => "another program has it; end that one, or name another with --listen".into(),
-        AddrNotAvailable => "no interface of this machine has this address".into(),
-        PermissionDenied => "ports below 1024 need root, or CAP_NET_BIND_SERVICE".into(),
-        _ => error.to_string(),
-    };
-    anyhow!("can't listen on {address}: {why}")
-}
-
-/// Writes to standard output. If the reader has closed it, the program ends as after success.
-pub(crate) fn show(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
-}
-
-/// Writes `value` as JSON to standard output.
-pub(crate) fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    show(&format!("{}\n", serde_json::to_string_pretty(value)?))
-}
-
 /// Prints on standard error why the program ends, in the format of the log.
 pub(crate) fn complain(error: &anyhow::Error, format: LogFormat) {
     let message = explained(error);
@@ -249,26 +91,6 @@ pub(crate) fn complain(error: &anyhow::Error, format: LogFormat) {
     }
 }
 
-/// Returns an error with its causes; omits a cause whose text is already quoted.
-pub(crate) fn explained(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
-/// Returns whether the cause is a mistake in the configuration or on the command line.
-pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    let config = error.downcast_ref::<ConfigError>();
-    let is_content = config.is_some_and(|error| !matches!(error, ConfigError::Read { .. }));
-    is_content || error.is::<Usage>()
-}
-
 /// Returns whether the reader of the output has closed it, which is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
@@ -277,42 +99,3 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 static OPEN_FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();
-
-#[cfg(test)]
-mod tests {
-    use hawser_types::LinkIndex;
-
-    use super::*;
-
-    #[test]
-    fn the_loopback_interface_is_shown_where_it_was_named_or_is_used() {
-        let link = |name: &str, index, loopback| Link {
-            addresses: vec!["192.0.2.1".parse().unwrap()],
-            has_default_route_v4: true,
-            takes_ordinary_v4: true,
-            loopback,
-            ..Link::new(LinkIndex::new(index), name)
-        };
-        let links = [link("lo", 1, true), link("dsl", 2, false)];
-        let shown = |wanted: &[&str], is_near| {
-            let wanted: Vec<String> = wanted.iter().map(|&it| it.to_owned()).collect();
-            let list = link_list(&links, &wanted, is_near).into_iter();
-            list.map(|link| (link.name, link.state)).collect::<Vec<_>>()
-        };
-        let named = |name: &str, state| (name.to_owned(), state);
-        let dsl = named("dsl", LinkState::Up);
-        assert_eq!(shown(&[], false), std::slice::from_ref(&dsl));
-        assert_eq!(shown(&["dsl"], false), std::slice::from_ref(&dsl));
-        let lo = named("lo", LinkState::Unused);
-        assert_eq!(shown(&["lo", "dsl"], false), [lo, dsl.clone()]);
-        assert_eq!(shown(&[], true), [named("lo", LinkState::Up), dsl]);
-    }
-
-    #[test]
-    fn a_cause_is_not_said_twice() {
-        let quoted = anyhow::anyhow!("no such file").context("can't open x: no such file");
-        assert_eq!(explained(&quoted), "can't open x: no such file");
-        let plain = anyhow::anyhow!("no such file").context("can't open x");
-        assert_eq!(explained(&plain), "can't open x: no such file");
-    }
-}

@@ -13,8 +13,8 @@
 //! `nft.rs`.
 //!
 //! Where to begin: an option of the device, `tun/set_up.rs` ([`tun::TunAddresses`], filled in by
-//! `commands/enclosed.rs`, `daemon/proxy/packets.rs` and `daemon/gateway/packets.rs` of
-//! `hawser-cli`), or `sys.rs` of `hawser-link` for flags of the kernel (test:
+//! `commands/enclosed.rs` of `hawser-cli`, `proxy/packets.rs` and `gateway/packets.rs` of
+//! `hawser-daemon`), or `sys.rs` of `hawser-link` for flags of the kernel (test:
 //! `tun/frames/tests.rs`); what may leave past a kill switch, `kill_switch/rules.rs`; what is
 //! routed for hosts, `lan/rules.rs` (test: `lan/tests.rs`). The real devices and rules are tested
 //! in `tests/end_to_end/` of `hawser-cli`: `packets.rs`, `machine_packets.rs`, `lan.rs`,

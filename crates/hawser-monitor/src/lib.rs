@@ -11,7 +11,7 @@
 //! - [`report`]: pages in one file, which the lab writes.
 //!
 //! To add a metric: a family in `metrics/`, its value in `snapshot.rs` of `hawser-control` and
-//! `daemon/answers.rs` of `hawser-cli` and in `tests/metrics/sample.rs`, a row in
+//! `answers.rs` of `hawser-daemon` and in `tests/metrics/sample.rs`, a row in
 //! `docs/metrics.md`; a named counter is an event unless `metrics/daemon.rs` names it;
 //! `tests/metrics/document.rs` compares both, `tests/metrics/dashboard.rs` checks
 //! `contrib/grafana/hawser.json`. To add a view of `hawser top`, begin at `top/screen.rs` (test:

@@ -11,8 +11,8 @@
 //!   of an application need, `rate.rs` for what links can carry, `probe.rs` for the day's budget of
 //!   measurements.
 //!
-//! Who uses it: in `hawser-cli`, `daemon/proxy/rules.rs` counts allowances, and
-//! `daemon/proxy/direct.rs` gives rates and demands of earlier runs to the director.
+//! Who uses it: in `hawser-daemon`, `proxy/rules.rs` counts allowances, and
+//! `proxy/direct.rs` gives rates and demands of earlier runs to the director.
 //!
 //! To add a table: its file beside `rate.rs`, its step in `STEPS` (this file), its columns in the
 //! schema. Tests stand in each file; `end_to_end/ledger.rs` of `hawser-cli` gives a daemon unusable

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use clap::{ArgGroup, Args, Subcommand};
 use hawser_config::{HostPort, IpNet, read_user};
+use hawser_daemon::rule_files::edit::Spot;
 use hawser_policy::{
     Action, Avoid, CgroupPath, Class, Condition, DomainPattern, Dscp, LinkChoice, Mode, Pattern,
     PortRange, Protocol, Rule, Source, User,
@@ -181,17 +182,6 @@ pub(crate) struct RuleAddArgs {
     /// Mode: auto, direct, bonded or packet (as packets, TCP from end to end)
     #[arg(long, value_name = "MODE", value_parser = Mode::from_str, group = "says")]
     mode: Option<Mode>,
-}
-
-/// Place of a rule among those of the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
-    /// After all others.
-    Last,
-    /// Before all others.
-    First,
-    /// Before the rule with this name, or this number.
-    Before(String),
 }
 
 impl RuleAddArgs {

@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use crate::commands::receive;
-use crate::daemon::{SOCKET, group_socket};
-use crate::setup::{Usage, show};
+use hawser_daemon::setup::{Usage, show};
+use hawser_daemon::{SOCKET, group_socket};
 
 /// A connection to a daemon's control socket.
 pub(crate) struct Conversation {

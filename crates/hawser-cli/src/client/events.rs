@@ -8,7 +8,7 @@ use hawser_sched::rules::Date;
 
 use crate::args::EventsArgs;
 use crate::client::ask::{Conversation, DaemonEnded, OTHER_ANSWER};
-use crate::setup::{Setup, asked_to_end, show};
+use hawser_daemon::setup::{Setup, asked_to_end, show};
 
 /// Prints the events that the daemon remembers; with `--follow`, also later events until it ends.
 pub(crate) async fn run(setup: &Setup, args: EventsArgs) -> anyhow::Result<()> {

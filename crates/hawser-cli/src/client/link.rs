@@ -5,7 +5,7 @@ use hawser_control::{LinkChange, Request, render_links};
 use crate::args::LinkArgs;
 use crate::client::ask::{Conversation, width};
 use crate::client::status::status;
-use crate::setup::{Setup, Usage, show, show_json};
+use hawser_daemon::setup::{Setup, Usage, show, show_json};
 
 /// Changes how the daemon uses the link; without a change in the flags, shows the link.
 pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {

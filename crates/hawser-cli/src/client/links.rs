@@ -5,7 +5,7 @@ use hawser_control::{Request, render_links};
 use crate::args::TableArgs;
 use crate::client::ask::{Conversation, width};
 use crate::client::status::status;
-use crate::setup::{Setup, show, show_json};
+use hawser_daemon::setup::{Setup, show, show_json};
 
 /// Lists the links.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {

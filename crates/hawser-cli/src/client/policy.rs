@@ -10,7 +10,7 @@ use hawser_control::{
 
 use crate::args::{PolicyAction, PolicyArgs, PolicySetArgs};
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
-use crate::setup::{Setup, show, show_json};
+use hawser_daemon::setup::{Setup, show, show_json};
 
 /// Shows the policy, or changes it in the daemon.
 pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> {

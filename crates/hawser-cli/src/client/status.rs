@@ -8,7 +8,7 @@ use hawser_keys::store::StateDir;
 use crate::args::TableArgs;
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
 use crate::client::kill_switch::told;
-use crate::setup::{Setup, show, show_json};
+use hawser_daemon::setup::{Setup, show, show_json};
 
 /// Shows the state of the daemon.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::args::TableArgs;
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
 use crate::client::status::status;
-use crate::setup::{Setup, show, show_json};
+use hawser_daemon::setup::{Setup, show, show_json};
 
 /// Lists the streams of sessions, and the connections that use one link each.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use hawser_monitor::top::{self, Ask, Look, NoAnswer};
 
 use crate::args::TopArgs;
 use crate::client::ask::Conversation;
-use crate::setup::{Setup, explained};
+use hawser_daemon::setup::{Setup, explained};
 
 /// Shows the daemon's state until the user quits.
 pub(crate) async fn run(setup: &Setup, args: TopArgs) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use hawser_control::{Request, Response};
 
 use super::ask::Conversation;
 use crate::args::UpgradeArgs;
-use crate::setup::{Setup, show};
+use hawser_daemon::setup::{Setup, show};
 
 /// Has a new process replace the daemon, and waits until the new process serves.
 pub(crate) async fn run(setup: &Setup, args: &UpgradeArgs) -> anyhow::Result<()> {

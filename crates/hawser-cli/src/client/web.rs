@@ -7,8 +7,8 @@ use hawser_keys::store::StateDir;
 use super::ask::Conversation;
 use super::status;
 use crate::args::WebArgs;
-use crate::daemon::dashboard::{renew_token, token};
-use crate::setup::{Setup, show};
+use hawser_daemon::dashboard::{renew_token, token};
+use hawser_daemon::setup::{Setup, show};
 
 /// Prints the address of the dashboard with its token; `--renew` replaces the token first.
 pub(crate) async fn run(setup: &Setup, args: WebArgs) -> anyhow::Result<()> {

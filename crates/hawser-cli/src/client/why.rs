@@ -11,7 +11,7 @@ use hawser_types::ByteCount;
 
 use crate::args::WhyArgs;
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
-use crate::setup::{Setup, show, show_json};
+use hawser_daemon::setup::{Setup, show, show_json};
 
 /// Prints the reasons as text or JSON, or writes the recording that they are derived from.
 pub(crate) async fn run(setup: &Setup, args: &WhyArgs) -> anyhow::Result<()> {

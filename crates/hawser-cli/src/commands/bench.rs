@@ -17,10 +17,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use crate::args::BenchArgs;
-use crate::daemon::proxy::links::Links;
-use crate::daemon::proxy::rules::LinkRuleStore;
-use crate::daemon::proxy::session::Target;
-use crate::setup::{Setup, asked_to_end, show, show_json};
+use hawser_daemon::proxy::links::Links;
+use hawser_daemon::proxy::rules::LinkRuleStore;
+use hawser_daemon::proxy::session::Target;
+use hawser_daemon::setup::{Setup, asked_to_end, show, show_json};
 
 /// Measures, and shows the result.
 pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
@@ -130,7 +130,7 @@ impl Bench {
         let client = Arc::new(Client::start_enrolled(config, self.links.clone()));
         let keeping = self.rules.keep(&client, &self.links);
         if let Err(error) = self.both_ways(&client, links, &mut measured).await {
-            let problem = crate::setup::explained(&error);
+            let problem = hawser_daemon::setup::explained(&error);
             eprintln!("{name}: {problem}");
             measured.problem = Some(problem);
         }

@@ -8,7 +8,7 @@ use hawser_file::{EntryPath, Phase, Progress, Update};
 use hawser_types::{ByteCount, Rate};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::setup::show;
+use hawser_daemon::setup::show;
 
 /// Display of the transfers.
 #[derive(Clone)]

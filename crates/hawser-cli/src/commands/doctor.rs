@@ -18,8 +18,8 @@ use hawser_keys::unix_time::UnixTime;
 use hawser_link::links::{list_links, usable};
 
 use crate::args::TableArgs;
-use crate::setup::{Setup, show, show_json};
 use check::{Check, Status};
+use hawser_daemon::setup::{Setup, show, show_json};
 
 /// Runs all checks; fails if one of them finds a problem that prevents bonding.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use hawser_link::links::LinkMonitor;
 
 use crate::args::{SetupArgs, Undo};
-use crate::setup::{Setup, show};
+use hawser_daemon::setup::{Setup, show};
 use questions::{Answers, Ground, Role};
 use record::Record;
 use steps::Steps;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use hawser_config::GatewaySource;
 
 use crate::args::Command;
-use crate::setup::{Setup, Usage};
+use hawser_daemon::setup::{Setup, Usage};
 
 /// Reads the invites of a command that come from standard input. Warns of those on the command
 /// line, which the kernel shows to every user of the machine for as long as the program runs.

@@ -13,11 +13,11 @@ use qrcode::{EcLevel, QrCode};
 use serde_json::{Value, json};
 
 use crate::args::{InviteAction, InviteArgs};
-use crate::daemon::gateway::door::{
+use hawser_daemon::gateway::door::{
     ADDRESSES, DEFAULT_TTL, all_private, leads_nowhere, new_invite, told,
 };
-use crate::daemon::gateway::found::with_found;
-use crate::setup::{Setup, show, show_json};
+use hawser_daemon::gateway::found::with_found;
+use hawser_daemon::setup::{Setup, show, show_json};
 
 /// Makes an invite, lists them, or revokes one.
 pub(crate) async fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<()> {

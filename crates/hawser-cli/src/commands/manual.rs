@@ -11,7 +11,7 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
-use crate::setup::show;
+use hawser_daemon::setup::show;
 
 /// Prints the script that makes a shell complete commands and flags.
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::args::{KeySource, PeersAction, PeersArgs, Removed};
 use crate::client::status;
 use crate::commands::invite::gateway_state;
-use crate::daemon::proxy::session::reference;
-use crate::setup::{Setup, Usage, show, show_json};
+use hawser_daemon::proxy::session::reference;
+use hawser_daemon::setup::{Setup, Usage, show, show_json};
 
 /// Lists the known hosts and clients, or changes them.
 pub(crate) async fn peers(setup: &Setup, args: &PeersArgs) -> anyhow::Result<()> {

@@ -17,10 +17,9 @@ use hawser_net::gateway::Incoming;
 
 use crate::args::ReceiveArgs;
 use crate::commands::board::{Board, amount};
-use crate::daemon::Daemon;
-use crate::daemon::gateway::far_end::FarEnd;
-use crate::daemon::gateway::front_door::Services;
-use crate::setup::{Setup, substate};
+use hawser_daemon::Daemon;
+use hawser_daemon::gateway::far_end::FarEnd;
+use hawser_daemon::setup::{Setup, substate};
 
 /// Receives files until the command is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()> {
@@ -48,19 +47,8 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
     args.door.apply_to(&mut config);
     // The dashboard belongs to the gateway, which may run at the same time.
     config.web = None;
-    let far_end = FarEnd {
-        setup,
-        state: &state,
-        config: &config,
-        role: Role::Receiver,
-        invite_file: args.door.invite_file.as_deref(),
-        command: "hawser send FILE|DIR --to INVITE",
-        relay: None,
-        packets: None,
-        meeting: None,
-        directory: None,
-        services: Services::default(),
-    };
+    let invite_file = args.door.invite_file.as_deref();
+    let far_end = FarEnd::receiving(setup, &state, &config, invite_file);
     let board = Board::new();
     let daemon = Daemon::start(&state, Role::Receiver)?;
     far_end

@@ -16,9 +16,9 @@ use hawser_types::Host;
 use crate::args::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};
 use crate::client::ask::Conversation;
 use crate::client::policy;
-use crate::config_file::{ConfigFile, absolute};
-use crate::rule_files::{RuleFiles, Said, edit};
-use crate::setup::{Setup, Usage, show, show_json};
+use hawser_daemon::config_file::{ConfigFile, absolute};
+use hawser_daemon::rule_files::{RuleFiles, Said, edit};
+use hawser_daemon::setup::{Setup, Usage, show, show_json};
 
 /// Carries out the action on the rules.
 pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {

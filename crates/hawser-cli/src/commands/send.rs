@@ -20,10 +20,10 @@ use hawser_types::ByteCount;
 
 use crate::args::SendArgs;
 use crate::commands::board::{Board, amount};
-use crate::daemon::proxy::rules::LinkRuleStore;
-use crate::daemon::proxy::session::Target;
-use crate::setup::{Setup, asked_to_end, show_json, substate};
 use courier::{AttemptError, Courier, Parcel};
+use hawser_daemon::proxy::rules::LinkRuleStore;
+use hawser_daemon::proxy::session::Target;
+use hawser_daemon::setup::{Setup, asked_to_end, show_json, substate};
 use item::{Item, items};
 use outcome::Outcome;
 
@@ -68,7 +68,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
 async fn connect(
     target: Target,
     state: &hawser_keys::store::StateDir,
-    links: crate::daemon::proxy::links::Links,
+    links: hawser_daemon::proxy::links::Links,
     has_invite: bool,
 ) -> anyhow::Result<Client> {
     let client = target.connect(state, links).await?;

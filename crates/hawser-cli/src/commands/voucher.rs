@@ -7,7 +7,7 @@ use anyhow::bail;
 use hawser_keys::voucher::{DEFAULT_SPAN, VouchedKeys, Voucher};
 
 use crate::args::VoucherArgs;
-use crate::setup::{Setup, show};
+use hawser_daemon::setup::{Setup, show};
 
 /// Prints the file for `https://NAME/.well-known/hawser`.
 pub(crate) fn run(setup: &Setup, args: &VoucherArgs) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use hawser_types::StandbyState;
 
 use super::check::Check;
 use crate::client::status;
-use crate::setup::Setup;
+use hawser_daemon::setup::Setup;
 
 pub(super) async fn check(setup: &Setup) -> Vec<Check> {
     // The daemon may run as another user with fewer permissions.

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::check::Check;
 use crate::client::status;
-use crate::setup::{Setup, explained};
+use hawser_daemon::setup::{Setup, explained};
 
 pub(super) async fn check(setup: &Setup, links: &[Link]) -> Vec<Check> {
     let state = &setup.state;

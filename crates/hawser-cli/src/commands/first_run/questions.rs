@@ -11,8 +11,8 @@ use hawser_types::is_private;
 use super::desktop::Desktop;
 use super::systemd::Systemd;
 use crate::args::{SetupArgs, Whose, YesNo};
-use crate::daemon::proxy::session::{is_enrolled, reference};
-use crate::setup::{Setup, Usage};
+use hawser_daemon::proxy::session::{is_enrolled, reference};
+use hawser_daemon::setup::{Setup, Usage};
 
 /// Role of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

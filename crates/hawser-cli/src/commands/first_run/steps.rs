@@ -16,13 +16,13 @@ use super::desktop::{self, Desktop};
 use super::questions::{Answers, Role};
 use super::record::{Record, Step};
 use super::systemd::Systemd;
-use crate::commands::up::END_PATIENCE;
-use crate::daemon::proxy::links::Links;
-use crate::daemon::proxy::rules::{CheckedChange, LinkRuleStore};
-use crate::daemon::proxy::saved;
-use crate::daemon::proxy::session::Target;
-use crate::setup::{Setup, show};
-use crate::toml_file::{self, PutBack};
+use hawser_daemon::proxy::links::Links;
+use hawser_daemon::proxy::rules::{CheckedChange, LinkRuleStore};
+use hawser_daemon::proxy::saved;
+use hawser_daemon::proxy::session::Target;
+use hawser_daemon::setup::{Setup, show};
+use hawser_daemon::toml_file::{self, PutBack};
+use hawser_daemon::up::END_PATIENCE;
 
 /// The steps of one run.
 pub(super) struct Steps<'a> {

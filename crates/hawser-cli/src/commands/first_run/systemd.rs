@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::config_file::folder_of_user;
+use hawser_daemon::config_file::folder_of_user;
 
 /// `systemctl`, for root's services or for the user's own.
 #[derive(Clone, Copy, Debug)]

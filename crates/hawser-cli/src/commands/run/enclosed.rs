@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::child::Child;
 use crate::args::RunArgs;
-use crate::setup::asked_to_end;
+use hawser_daemon::setup::asked_to_end;
 
 /// Runs the program to its end. Carries its packets over the gateway of `client`; `names` answers
 /// its DNS queries.

@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 
 use super::child::Child;
 use crate::args::RunArgs;
-use crate::daemon::proxy::captured::{redirect, settings};
-use crate::daemon::proxy::direct::{ConnectionRules, Direct};
-use crate::daemon::proxy::links::Links;
+use hawser_daemon::proxy::captured::{redirect, settings};
+use hawser_daemon::proxy::direct::{ConnectionRules, Direct};
+use hawser_daemon::proxy::links::Links;
 
 /// A control group for the program, whose connections can be captured.
 pub(super) struct Kernel {

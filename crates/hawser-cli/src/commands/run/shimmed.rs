@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 
 use super::child::{self, Child};
 use crate::args::RunArgs;
-use crate::daemon::proxy::links::Links;
-use crate::setup::Setup;
+use hawser_daemon::proxy::links::Links;
+use hawser_daemon::setup::Setup;
 
 /// Runs the program. `dialer` makes its connections, and `names` answers its DNS queries.
 /// Connections to `held` servers are made by `dialer` or refused.
@@ -75,7 +75,7 @@ async fn outlive(registry: &Registry) {
             "the program has ended; waiting for programs that it started and that are still connected"
         );
     }
-    let asked = crate::setup::asked_to_end();
+    let asked = hawser_daemon::setup::asked_to_end();
     tokio::pin!(asked);
     while left > 0 {
         tokio::select! {

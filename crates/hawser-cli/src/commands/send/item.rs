@@ -7,7 +7,7 @@ use anyhow::bail;
 use hawser_file::{EntryPath, NameError};
 
 use crate::args::SendArgs;
-use crate::setup::Usage;
+use hawser_daemon::setup::Usage;
 
 /// One item to send.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
-    use crate::setup::is_usage;
+    use hawser_daemon::setup::is_usage;
 
     fn read(line: &[&str]) -> anyhow::Result<Vec<Item>> {
         let words = ["hawser", "send", "--to", "@i"].iter().chain(line);

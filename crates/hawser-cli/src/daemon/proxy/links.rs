@@ -1,9 +1,0 @@
-//! The links of this machine.
-
-use std::sync::Arc;
-
-use hawser_link::links::Link;
-use tokio::sync::watch;
-
-/// The links of this machine, as they come and go.
-pub(crate) type Links = watch::Receiver<Arc<Vec<Link>>>;

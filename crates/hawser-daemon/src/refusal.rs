@@ -1,0 +1,125 @@
+//! Reasons why a daemon refuses a change.
+
+use std::path::PathBuf;
+
+use hawser_config::{ConfigError, UnknownTransport};
+use hawser_control::ErrorReason;
+use hawser_policy::UnknownProfile;
+use hawser_sched::connection::UnknownGatewayUse;
+use hawser_sched::{chunk, connection, packet};
+
+use crate::rule_files::edit::RulesChanged;
+use crate::setup::{explained, is_usage};
+
+/// File in which a change was saved, if one was, or the reason why the change was refused.
+pub(crate) type Changed = Result<Option<PathBuf>, Refused>;
+
+/// Reason why a change was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The request contains no change.
+    #[error("there is nothing in it to change")]
+    Nothing,
+    /// Neither this machine nor the configuration has a link with this name.
+    #[error("no link is called {name}; there are {known}")]
+    UnknownLink {
+        /// The name that was given.
+        name: String,
+        /// The known names.
+        known: String,
+    },
+    /// A value that is not allowed.
+    #[error("`{key}` is {got}; allowed: {allowed}")]
+    Value {
+        /// The key as in the configuration.
+        key: String,
+        /// The value that was given.
+        got: String,
+        /// The allowed values.
+        allowed: String,
+    },
+    /// The value is not valid in a configuration.
+    #[error(transparent)]
+    Config(ConfigError),
+    /// No policy for chunks has this name.
+    #[error(transparent)]
+    Scheduler(#[from] chunk::UnknownPolicy),
+    /// No policy for connections has this name.
+    #[error(transparent)]
+    ConnectionScheduler(#[from] connection::UnknownPolicy),
+    /// No policy for packets has this name.
+    #[error(transparent)]
+    PacketScheduler(#[from] packet::UnknownPacketPolicy),
+    /// No transport has this name.
+    #[error(transparent)]
+    TransportChoice(#[from] UnknownTransport),
+    /// No use of a gateway has this name.
+    #[error(transparent)]
+    GatewayUse(#[from] UnknownGatewayUse),
+    /// No set of rules has this name.
+    #[error(transparent)]
+    Profile(#[from] UnknownProfile),
+    /// There is no gateway.
+    #[error("no gateway is enrolled to be used; `hawser up --gateway URL` enrols with one")]
+    NoGateway,
+    /// The text is not exactly one rule.
+    #[error("one rule is expected, not {0}")]
+    Rules(usize),
+    /// The rule is too long: every rule is shown in full.
+    #[error("the rule has {0} bytes; allowed: {MAX_RULE}")]
+    TooLong(usize),
+    /// There are too many rules: they need memory, also in the kernel.
+    #[error("there are {0} rules until the daemon ends already, and there may be no more")]
+    TooManyRules(usize),
+    /// No rule that ends with the daemon has this number.
+    #[error("there is no rule {number} that ends with the daemon; there are {count}")]
+    UnknownRule {
+        /// The number that was given.
+        number: u64,
+        /// Number of such rules.
+        count: usize,
+    },
+    /// Another rule has this number by now.
+    #[error(transparent)]
+    RulesChanged(#[from] RulesChanged),
+    /// The change can't be saved.
+    #[error("it can't be saved: {}", explained(.0))]
+    Unsaved(anyhow::Error),
+    /// The change was saved, but can't be put in force.
+    #[error("it is saved to {}, but the rules in force stay as they were: {error}", path.display())]
+    Unread {
+        /// The file.
+        path: PathBuf,
+        /// Error of reading the rules again.
+        error: Box<ConfigError>,
+    },
+    /// The request is no change.
+    #[error("this is nothing to be changed")]
+    Unsupported,
+}
+
+impl Refused {
+    /// Returns the kind of the error, for programs.
+    pub(crate) fn reason(&self) -> ErrorReason {
+        match self {
+            Self::UnknownLink { .. } | Self::UnknownRule { .. } | Self::RulesChanged(_) => {
+                ErrorReason::NotFound
+            }
+            Self::NoGateway | Self::Unsupported => ErrorReason::Unsupported,
+            Self::Unsaved(error) if !is_usage(error) => ErrorReason::Failed,
+            Self::Unread { .. } => ErrorReason::Failed,
+            _ => ErrorReason::Invalid,
+        }
+    }
+
+    /// Returns the refusal of a change that could not be written to a file.
+    pub(crate) fn by_writing(error: anyhow::Error) -> Self {
+        error
+            .downcast()
+            .map_or_else(Self::Unsaved, Self::RulesChanged)
+    }
+}
+
+/// Largest number of bytes of a rule as text: one answer has room for the largest allowed number of
+/// such rules that end with the daemon.
+pub(crate) const MAX_RULE: usize = 3_000;
