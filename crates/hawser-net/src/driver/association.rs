@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::association_channel::AssociationChannel;
 use super::inner::{CHANNEL_CHARGE, Handle, Meter};
-use super::packets;
+use super::packet_lane;
 use super::shared::Shared;
 use crate::association::AssociationHandle;
 use crate::clock;
@@ -37,7 +37,7 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
         };
         let reading = tokio::spawn(read(Arc::downgrade(shared), id, Arc::clone(&channel)));
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
-        let packets = tokio::spawn(packets::receive(
+        let packets = tokio::spawn(packet_lane::receive(
             Arc::downgrade(&shared.packets),
             Arc::clone(&channel),
         ));

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::sync::watch;
 
 use super::inner::Inner;
-use super::packets::Packets;
+use super::packet_lane::Packets;
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::lock_order::SessionLocked;
