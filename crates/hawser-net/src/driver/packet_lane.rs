@@ -60,8 +60,8 @@ impl PacketLane {
     }
 
     /// Sends packets over the session's association; as datagrams beside the stream if there is no
-    /// association, or none of its paths answers. Packets that can't be sent are lost, as they
-    /// might be on the path.
+    /// association, or none of its paths answers. Packets that neither takes are counted, and lost
+    /// as they might be on the path.
     pub fn send(&self, packets: &mut Vec<Bytes>) {
         let (count, counters) = (packets.len() as u64, &self.lanes.counters);
         let association = self.lanes.association();
@@ -71,12 +71,13 @@ impl PacketLane {
                 .fetch_add(count, Ordering::Relaxed);
             return;
         }
-        counters.over_channels.fetch_add(count, Ordering::Relaxed);
-        self.shared.with(|inner, now| {
-            for packet in packets.drain(..) {
-                let _ = inner.session.send_datagram_in_order(now, self.id, packet);
-            }
+        let taken = self.shared.with(|inner, now| {
+            let mut send = |packet| inner.session.send_datagram_in_order(now, self.id, packet);
+            let sent = packets.drain(..).filter_map(|packet| send(packet).ok());
+            sent.count() as u64
         });
+        counters.over_channels.fetch_add(taken, Ordering::Relaxed);
+        counters.dropped.fetch_add(count - taken, Ordering::Relaxed);
     }
 
     /// Hands packets of the peer to `sink`: from now on those for these networks that come over
@@ -147,6 +148,7 @@ pub(super) struct PacketLanes {
 struct PacketCounters {
     over_association: AtomicU64,
     over_channels: AtomicU64,
+    dropped: AtomicU64,
     received: AtomicU64,
     refused: AtomicU64,
 }
@@ -254,7 +256,7 @@ impl PacketLanes {
             over_channels: read(&counters.over_channels),
             received: read(&counters.received),
             late: tunnel.received.late,
-            dropped: tunnel.sent.dropped + tunnel.sent.overflowed,
+            dropped: read(&counters.dropped) + tunnel.sent.dropped + tunnel.sent.overflowed,
             refused: read(&counters.refused),
         }
     }
