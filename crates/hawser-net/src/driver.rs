@@ -10,7 +10,7 @@ mod failure;
 mod gauge;
 mod halves;
 mod inner;
-mod packets;
+mod packet_lane;
 mod reader;
 mod shared;
 mod streams;
@@ -32,7 +32,6 @@ use hawser_session::{
 };
 use hawser_types::{Budget, ChannelId, Instant, LinkIndex, SessionId, StreamGroup, StreamId};
 use hawser_wire::Enrolment;
-use ipnet::IpNet;
 
 use crate::association::{AssociationHandle, Seal, TunnelFlows};
 use crate::clock;
@@ -43,7 +42,8 @@ pub use failure::ConnectionError;
 pub(crate) use failure::Failure;
 pub(crate) use inner::CLOSE_REFUSED;
 use inner::{CHANNEL_CHARGE, Handle, Inner, Meter};
-pub use packets::{PacketPlace, PacketSink};
+use packet_lane::{KeptStream, PacketLanes};
+pub use packet_lane::{PacketLane, PacketSink};
 use shared::Shared;
 pub use streams::Label;
 pub(crate) use streams::Waiting;
@@ -53,6 +53,7 @@ pub(crate) use streams::Waiting;
 #[derive(Clone)]
 pub(crate) struct Driver {
     shared: Arc<Shared>,
+    lanes: Arc<PacketLanes>,
 }
 
 impl Driver {
@@ -66,10 +67,11 @@ impl Driver {
         congestion: Congestion,
         budgets: SessionBudgets,
     ) -> Self {
+        let lanes = Arc::new(PacketLanes::new(side, config.packet_scheduler));
         let shared = Arc::new(Shared::new(side, config, keys, congestion, budgets));
         let timer = Arc::clone(&shared.timer);
         tokio::spawn(timer::run(Arc::downgrade(&shared), timer));
-        Self { shared }
+        Self { shared, lanes }
     }
 
     pub(crate) fn id(&self) -> SessionId {
@@ -101,22 +103,12 @@ impl Driver {
 
     /// Adds an established association; its tasks begin at once.
     pub(crate) fn add_association(&self, id: ChannelId, association: AssociationHandle) {
-        association::start(&self.shared, id, association);
+        association::start(&self.shared, &self.lanes, id, association);
     }
 
-    /// Sends packets of a tunnel over the association; returns false, and leaves the packets, if it
-    /// does not carry them.
-    pub(crate) fn send_packets(&self, packets: &mut Vec<Bytes>) -> bool {
-        self.shared.packets.send(packets)
-    }
-
-    /// Hands packets to `sink` that come for these networks over the association.
-    pub(crate) fn place_packets(
-        &self,
-        networks: &[IpNet],
-        sink: Arc<dyn PacketSink>,
-    ) -> PacketPlace {
-        PacketPlace::new(&self.shared.packets, networks, sink)
+    /// The lane of the tunnel that the stream `id` opened.
+    pub(crate) fn packet_lane(self, id: StreamId, stream: KeptStream) -> PacketLane {
+        PacketLane::new(self.shared, self.lanes, id, stream)
     }
 
     /// The budget that the peer's memory is taken from.
@@ -321,11 +313,11 @@ impl Driver {
 
     pub(crate) fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
         self.sample_associations();
-        let tunnel = self.shared.packets.counts();
+        let tunnel = self.lanes.counts();
         let (flows, count) = self.packet_flows(max_streams);
         let inner = self.shared.lock();
         SessionSnapshot {
-            packet_scheduler: self.shared.packets.policy(),
+            packet_scheduler: self.lanes.policy(),
             tunnel,
             flows,
             flow_count: count,
@@ -341,7 +333,7 @@ impl Driver {
             mut flows,
             count,
             paths,
-        } = self.shared.packets.flows(most);
+        } = self.lanes.flows(most);
         let inner = self.shared.lock();
         for flow in &mut flows {
             let name = |link| inner.path_links.of_session(&paths, link);
@@ -352,7 +344,7 @@ impl Driver {
 
     /// Places packets by this policy from now on.
     pub(crate) fn set_packet_scheduler(&self, policy: PacketPolicy) {
-        self.shared.packets.set_policy(policy);
+        self.lanes.set_policy(policy);
     }
 
     /// Reports the state of all associations to the session: an idle association reports its last
@@ -406,7 +398,7 @@ impl Driver {
         inner.streams.poll_incoming(cx, is_over)
     }
 
-    /// Tries an operation on a stream; if it is not possible yet, remembers the task to wake.
+    /// As [`Shared::poll_stream`].
     pub(crate) fn poll_stream<R>(
         &self,
         cx: &mut Context<'_>,
@@ -414,24 +406,7 @@ impl Driver {
         waiting: Waiting,
         attempt: impl FnOnce(&mut Session, Instant) -> Result<Option<R>, StreamError>,
     ) -> Poll<Result<R, Failure>> {
-        self.shared.with(|inner, now| {
-            if let Some(failure) = inner.streams.overrules(id, waiting) {
-                return Poll::Ready(Err(failure));
-            }
-            let refused = match attempt(&mut inner.session, now) {
-                Ok(None) => None,
-                Ok(Some(done)) => return Poll::Ready(Ok(done)),
-                Err(error) => Some(error),
-            };
-            if let Some(failure) = inner.failure(id, waiting, refused) {
-                return Poll::Ready(Err(failure));
-            }
-            if inner.streams.wait(id, waiting, cx.waker()) {
-                Poll::Pending
-            } else {
-                Poll::Ready(Err(Failure::Refused(StreamError::Unknown(id))))
-            }
-        })
+        self.shared.poll_stream(cx, id, waiting, attempt)
     }
 
     /// Returns how many bytes a write to the stream would take now.

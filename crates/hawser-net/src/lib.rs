@@ -12,8 +12,8 @@
 //!   `association/handle.rs` → `association/keyed_endpoint.rs` (the *keyed endpoint*: the
 //!   associations of one datagram key, with their lock) → `association/socket.rs` (gathers, seals,
 //!   sends many with one call); arrivals come by `association/receiver.rs` and
-//!   `association/keyed_endpoints.rs`. Packets of tunnels: `driver/packets.rs`. The two locks are
-//!   never held together (`lock_order.rs`).
+//!   `association/keyed_endpoints.rs`. Packets of tunnels, out and in: `driver/packet_lane.rs`. The
+//!   two locks are never held together (`lock_order.rs`).
 //! - A client: `client.rs` → `client/sessions.rs` (one session after the other) →
 //!   `client/candidates.rs` and `client/first.rs` (a race of handshakes) → `client/keeper.rs`
 //!   (channels of each link) and `client/association.rs`. A gateway: `gateway/port.rs` →

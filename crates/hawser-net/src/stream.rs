@@ -18,7 +18,7 @@ use hawser_types::{Instant, StreamId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::driver::{Driver, Failure};
-pub use crate::driver::{Label, PacketPlace, PacketSink};
+pub use crate::driver::{Label, PacketLane, PacketSink};
 pub use error::{ReadError, ResetByPeer, SendDatagramError, StoppedByPeer, WriteError};
 pub use receive::{Chunk, RecvStream};
 pub use send::SendStream;
@@ -110,6 +110,14 @@ impl BondStream {
     pub fn into_split(self) -> (RecvStream, SendStream) {
         self.core().set_split(true);
         (self.receive, self.send)
+    }
+
+    /// Makes the stream that opened a tunnel the lane of the tunnel's packets. For Hawser's own
+    /// programs.
+    #[doc(hidden)]
+    pub fn into_packet_lane(self) -> PacketLane {
+        let (id, driver) = (self.id(), self.driver().clone());
+        driver.packet_lane(id, Box::new(self.into_split()))
     }
 
     /// Joins the halves of a stream again.

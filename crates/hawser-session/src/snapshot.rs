@@ -89,7 +89,8 @@ pub struct TunnelCounts {
     pub received: u64,
     /// Packets among them that came after they had counted as lost, over the present association.
     pub late: u64,
-    /// Packets that the tunnel of the association that stands has dropped from its queue.
+    /// Packets that the tunnel of the present association has dropped from its queue, and packets
+    /// that neither an association nor the session has taken.
     pub dropped: u64,
     /// Packets of a gateway that its client has not taken: none of its flows, or not for it.
     pub refused: u64,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_host::tun::{Tun, TunMemory};
 use hawser_keys::store::OwnAddresses;
-use hawser_net::stream::{PacketSink, RecvStream, SendStream};
+use hawser_net::stream::{PacketLane, PacketSink};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use serde::Serialize;
@@ -58,7 +58,7 @@ struct Tunnel {
     client: ClientId,
     addresses: Inner,
     hosts: HostNetworks,
-    stream: SendStream,
+    lane: PacketLane,
     answers: Answers,
     /// Notified when another tunnel takes this one's address.
     displaced: Notify,
@@ -204,7 +204,7 @@ impl Exchange {
                 // Consecutive packets of one tunnel are sent together.
                 if known.is_none() || known != to.ok() {
                     if let Some((_, before)) = last.take() {
-                        before.stream.send_packets(&mut of_tunnel);
+                        before.lane.send(&mut of_tunnel);
                     }
                     last = to.ok().and_then(|to| Some((to, self.tunnel_to(to)?)));
                 }
@@ -216,7 +216,7 @@ impl Exchange {
                 of_tunnel.push(packet);
             }
             if let Some((_, tunnel)) = last {
-                tunnel.stream.send_packets(&mut of_tunnel);
+                tunnel.lane.send(&mut of_tunnel);
             }
         }
     }
@@ -271,13 +271,12 @@ impl Exchange {
         };
         let mut stream = stream.into_inner();
         stream.accept(terms.to_bytes())?;
-        let (receive, send) = stream.into_split();
         let tunnel = Arc::new(Tunnel {
             id,
             client,
             addresses,
             hosts,
-            stream: send,
+            lane: stream.into_packet_lane(),
             answers: Answers::new(self.gateway),
             displaced: Notify::new(),
         });
@@ -300,9 +299,8 @@ impl Exchange {
             exchange: Arc::downgrade(self),
             tunnel: Arc::clone(&tunnel),
         });
-        let _place = tunnel.stream.place_packets(&terms.of_client(), sink);
         let ended = tokio::select! {
-            ended = self.pass_up(&tunnel, receive) => ended,
+            ended = tunnel.lane.receive(terms.of_client(), sink) => ended,
             () = tunnel.displaced.notified() => Ok(()),
         };
         let mut tunnels = self.routes_mut();
@@ -310,16 +308,8 @@ impl Exchange {
         ended
     }
 
-    /// Forwards datagrams of a client's stream to the device, until the client ends it.
-    async fn pass_up(&self, tunnel: &Tunnel, mut receive: RecvStream) -> std::io::Result<()> {
-        while let Some(packet) = receive.read_datagram_or_end().await? {
-            self.pass_up_some(tunnel, &mut vec![packet]);
-        }
-        Ok(())
-    }
-
     /// Forwards those packets of a client to the device that are allowed.
-    fn pass_up_some(&self, tunnel: &Tunnel, packets: &mut Vec<Bytes>) {
+    fn pass_up(&self, tunnel: &Tunnel, packets: &mut Vec<Bytes>) {
         let mut allowed = None;
         packets.retain(|packet| match self.check(tunnel, packet, &mut allowed) {
             Ok(()) => true,
@@ -380,7 +370,7 @@ impl Exchange {
         }
         if let Some(answer) = tunnel.answers.to_prohibited(&view) {
             // The answer may be lost, as any packet.
-            tunnel.stream.send_packets(&mut vec![answer.into()]);
+            tunnel.lane.send(&mut vec![answer.into()]);
         }
         Err(&counters.refused)
     }
@@ -427,7 +417,7 @@ impl Drop for Present<'_> {
     }
 }
 
-/// Takes packets of a tunnel that arrive over an association.
+/// Takes the packets of a tunnel.
 struct Upwards {
     exchange: Weak<Exchange>,
     tunnel: Arc<Tunnel>,
@@ -436,7 +426,7 @@ struct Upwards {
 impl PacketSink for Upwards {
     fn take(&self, packets: &mut Vec<Bytes>) -> u64 {
         if let Some(exchange) = self.exchange.upgrade() {
-            exchange.pass_up_some(&self.tunnel, packets);
+            exchange.pass_up(&self.tunnel, packets);
         }
         // The exchange counts refused packets itself, by reason.
         0

@@ -7,9 +7,7 @@ use bytes::Bytes;
 use hawser_host::tun::{Tun, TunMemory};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::session::SessionHandle;
-use hawser_net::stream::{
-    BondStream, PacketPlace, PacketSink, RecvStream, ResetByPeer, SendStream,
-};
+use hawser_net::stream::{BondStream, PacketLane, PacketSink, ResetByPeer};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use tokio::time::sleep;
@@ -152,13 +150,20 @@ impl PacketTunnel {
         loop {
             if let Some(stream) = stream.take() {
                 let session = SessionHandle::of(&stream);
-                let (receive, send) = stream.into_split();
-                let device = Arc::new(Device::new(&tun, granted, &own));
-                let place = send.place_packets(&terms.of_client(), Arc::<Device>::clone(&device));
+                let lane = stream.into_packet_lane();
+                let device = Arc::new(Device {
+                    tun: Arc::clone(&tun),
+                    terms: granted,
+                    inbound: Arc::clone(&own),
+                });
+                let sink = Arc::<Device>::clone(&device);
                 let asked = (wish, inbound);
                 next = tokio::select! {
-                    error = up(&device, &send, &names) => return TunnelError::Device(error),
-                    () = down(&device, receive, &place) => None,
+                    error = up(&device, &lane, &names) => return TunnelError::Device(error),
+                    ended = lane.receive(terms.of_client(), sink) => {
+                        tracing::debug!(?ended, "tunnel ended");
+                        None
+                    }
                     next = Self::open_beside(&client, asked, terms, session) => Some(next),
                 };
             }
@@ -211,7 +216,7 @@ fn lost(before: Terms, now: Terms) -> Vec<String> {
 }
 
 /// Forwards packets of this machine; returns the error when the device fails.
-async fn up(device: &Device, send: &SendStream, names: &Arc<NameStub>) -> std::io::Error {
+async fn up(device: &Device, lane: &PacketLane, names: &Arc<NameStub>) -> std::io::Error {
     let Device {
         tun,
         terms,
@@ -244,7 +249,7 @@ async fn up(device: &Device, send: &SendStream, names: &Arc<NameStub>) -> std::i
         });
         // Noted before an answer can arrive.
         inbound.note(&packets);
-        send.send_packets(&mut packets);
+        lane.send(&mut packets);
     }
 }
 
@@ -266,16 +271,6 @@ struct Device {
     inbound: Arc<Inbound>,
 }
 
-impl Device {
-    fn new(tun: &Arc<Tun>, terms: Terms, inbound: &Arc<Inbound>) -> Self {
-        Self {
-            tun: Arc::clone(tun),
-            terms,
-            inbound: Arc::clone(inbound),
-        }
-    }
-}
-
 impl PacketSink for Device {
     /// Gives accepted packets of the gateway to the device, with fitting TCP segment sizes.
     fn take(&self, packets: &mut Vec<Bytes>) -> u64 {
@@ -294,17 +289,6 @@ impl PacketSink for Device {
 fn hand_over(tun: &Tun, packet: &[u8]) {
     if let Err(error) = tun.write(packet) {
         tracing::trace!(%error, "device did not take a packet");
-    }
-}
-
-/// Forwards packets of the gateway; returns when the session ends.
-async fn down(device: &Device, mut receive: RecvStream, place: &PacketPlace) {
-    loop {
-        match receive.read_datagram_or_end().await {
-            Ok(Some(packet)) => place.note_refused(device.take(&mut vec![packet])),
-            Ok(None) => return tracing::debug!("tunnel ended"),
-            Err(error) => return tracing::debug!(%error, "tunnel ended"),
-        }
     }
 }
 

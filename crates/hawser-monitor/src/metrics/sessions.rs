@@ -144,7 +144,7 @@ const COUNTED: [(&str, &str, &str); 19] = [
     (
         "sessions-packets-dropped",
         "hawser_sessions_dropped_packets_total",
-        "Packets of tunnels dropped from the queue in front of the links.",
+        "Packets of tunnels dropped from the queue in front of the links, or before it.",
     ),
     (
         "sessions-packets-refused",

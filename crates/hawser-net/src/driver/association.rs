@@ -14,13 +14,18 @@ use tokio::sync::Notify;
 
 use super::association_channel::AssociationChannel;
 use super::inner::{CHANNEL_CHARGE, Handle, Meter};
-use super::packets;
+use super::packet_lane::{PacketLanes, receive_over};
 use super::shared::Shared;
 use crate::association::AssociationHandle;
 use crate::clock;
 
 /// Adds the channel to the session and starts its tasks.
-pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: AssociationHandle) {
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    lanes: &Arc<PacketLanes>,
+    id: ChannelId,
+    association: AssociationHandle,
+) {
     let streams = association.streams();
     let channel = Arc::new(AssociationChannel::new(association));
     let write = Arc::new(Notify::new());
@@ -37,10 +42,8 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
         };
         let reading = tokio::spawn(read(Arc::downgrade(shared), id, Arc::clone(&channel)));
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
-        let packets = tokio::spawn(packets::receive(
-            Arc::downgrade(&shared.packets),
-            Arc::clone(&channel),
-        ));
+        let receiving = receive_over(Arc::clone(&channel), Arc::downgrade(lanes));
+        let packets = tokio::spawn(receiving);
         let handle = Handle {
             meter: Meter::Association(Arc::clone(&channel)),
             write: Arc::clone(&write),
@@ -58,7 +61,7 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
         inner.session.add_channel(now, ChannelSpec::association(id));
         inner.session.handle_writable(now, id);
     });
-    shared.packets.set_association(&channel);
+    lanes.set_association(&channel);
     write.notify_one();
     shared.tell_change();
 }

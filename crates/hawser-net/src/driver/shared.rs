@@ -2,16 +2,17 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use hawser_session::seal::SessionKeys;
-use hawser_session::{CloseReason, Session, SessionConfig, Side};
-use hawser_types::{ChannelId, Instant, SessionId};
+use hawser_session::{CloseReason, Session, SessionConfig, Side, StreamError};
+use hawser_types::{ChannelId, Instant, SessionId, StreamId};
 use tokio::sync::Notify;
 use tokio::sync::watch;
 
+use super::failure::Failure;
 use super::inner::Inner;
-use super::packets::Packets;
+use super::streams::Waiting;
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::lock_order::SessionLocked;
@@ -26,8 +27,6 @@ pub(super) struct Shared {
     pub(super) budgets: SessionBudgets,
     pub(super) config: SessionConfig,
     pub(super) side: Side,
-    /// The tunnels over the session.
-    pub(super) packets: Arc<Packets>,
     /// Wakes the timer's task when it has to look sooner.
     pub(super) timer: Arc<Notify>,
     changed: watch::Sender<u64>,
@@ -55,7 +54,6 @@ impl Shared {
             keys,
             congestion,
             budgets,
-            packets: Arc::new(Packets::new(side, config.packet_scheduler)),
             config,
             side,
             timer: Arc::default(),
@@ -108,6 +106,34 @@ impl Shared {
             self.tell_change();
         }
         result
+    }
+
+    /// Tries an operation on a stream; if it is not possible yet, remembers the task to wake.
+    pub(super) fn poll_stream<R>(
+        &self,
+        cx: &mut Context<'_>,
+        id: StreamId,
+        waiting: Waiting,
+        attempt: impl FnOnce(&mut Session, Instant) -> Result<Option<R>, StreamError>,
+    ) -> Poll<Result<R, Failure>> {
+        self.with(|inner, now| {
+            if let Some(failure) = inner.streams.overrules(id, waiting) {
+                return Poll::Ready(Err(failure));
+            }
+            let refused = match attempt(&mut inner.session, now) {
+                Ok(None) => None,
+                Ok(Some(done)) => return Poll::Ready(Ok(done)),
+                Err(error) => Some(error),
+            };
+            if let Some(failure) = inner.failure(id, waiting, refused) {
+                return Poll::Ready(Err(failure));
+            }
+            if inner.streams.wait(id, waiting, cx.waker()) {
+                Poll::Pending
+            } else {
+                Poll::Ready(Err(Failure::Refused(StreamError::Unknown(id))))
+            }
+        })
     }
 
     /// Handles the end of a channel's connection: its work goes to other channels.

@@ -1,11 +1,12 @@
 //! Two drivers, each with a TCP channel and an association to the other, over loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
 
 use hawser_channels::association::association_config;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::Local;
-use hawser_session::TransportChoice;
+use hawser_session::{TransportChoice, TunnelCounts};
 use hawser_types::{ByteCount, StreamGroup};
 use hawser_wire::ChannelRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -289,6 +290,74 @@ async fn associations_that_are_channels_end_outside_the_lock_of_their_session() 
     ids.into_iter()
         .for_each(|id| drivers.gateway.drop_channel(id));
     assert_eq!(drivers.gateway.channels(), []);
+}
+
+impl PacketSink for Mutex<Vec<Bytes>> {
+    fn take(&self, packets: &mut Vec<Bytes>) -> u64 {
+        self.lock().unwrap().append(packets);
+        0
+    }
+}
+
+/// A packet of IPv4 with this identification, from the client of a tunnel.
+fn packet(identification: u8) -> Bytes {
+    let mut packet = vec![0x45, 0, 0, 20, 0, identification, 0, 0, 64, 59, 0, 0];
+    packet.extend_from_slice(&[10, 83, 0, 2, 192, 0, 2, 7]);
+    packet.into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_uses_the_association_while_it_answers_and_counts_packets_that_nothing_takes() {
+    let drivers = Drivers::new(ChunkPolicy::Auto).await;
+    let (client, gateway) = (&drivers.client, &drivers.gateway);
+    let id = client.open_stream(StreamGroup::OWN, Bytes::new()).unwrap();
+    let mut stream = BondStream::new(client.clone(), id, Bytes::new());
+    let id = std::future::poll_fn(|cx| gateway.poll_incoming(cx)).await;
+    let mut theirs = BondStream::new(gateway.clone(), id.unwrap(), Bytes::new());
+    theirs.accept(Bytes::new()).unwrap();
+    let arrived = Arc::new(Mutex::new(Vec::<Bytes>::new()));
+    let (far, sink) = (theirs.into_packet_lane(), Arc::clone(&arrived));
+    let networks = vec!["10.83.0.2/32".parse().unwrap()];
+    tokio::spawn(async move { far.receive(networks, sink).await });
+    stream.accepted().await.unwrap();
+    until(|| client.with(|session, _| session.takes_datagrams())).await;
+
+    let (lane, counts) = (stream.into_packet_lane(), || client.lanes.counts());
+    let send = |n| lane.send(&mut vec![packet(n)]);
+    let has_arrived = |n| arrived.lock().unwrap().contains(&packet(n));
+    send(1);
+    let expected = TunnelCounts {
+        over_channels: 1,
+        ..TunnelCounts::default()
+    };
+    assert_eq!(counts(), expected);
+    until(|| has_arrived(1).then_some(())).await;
+
+    let _sockets = drivers.associate().await;
+    // On a busy machine no path may answer for a moment.
+    let over_association = || {
+        send(2);
+        (gateway.lanes.counts().received > 0 && has_arrived(2)).then_some(())
+    };
+    until(over_association).await;
+    assert!(counts().over_association > 0);
+
+    let before = counts().over_channels;
+    client.drop_channel(*client.channels().last().unwrap());
+    let beside_again = || {
+        send(3);
+        (counts().over_channels > before && has_arrived(3)).then_some(())
+    };
+    until(beside_again).await;
+
+    client.abort();
+    let before = counts();
+    send(4);
+    let expected = TunnelCounts {
+        dropped: before.dropped + 1,
+        ..before
+    };
+    assert_eq!(counts(), expected);
 }
 
 /// Index of the interface lo, in every namespace.

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hawser_session::ReadOutcome;
@@ -98,23 +98,6 @@ impl RecvStream {
         Ok(poll_fn(|cx| self.poll_datagram(cx)).await?)
     }
 
-    /// As [`RecvStream::read_datagram`], and `None` once the peer has ended the stream. Bytes of
-    /// the stream itself are read and dropped. For Hawser's own programs.
-    ///
-    /// # Errors
-    /// When the peer reset the stream, or the connection is over.
-    #[doc(hidden)]
-    pub async fn read_datagram_or_end(&mut self) -> Result<Option<Bytes>, ReadError> {
-        let next = poll_fn(|cx| {
-            if let Poll::Ready(datagram) = self.poll_datagram(cx) {
-                return Poll::Ready(datagram.map(Some));
-            }
-            while ready!(self.poll_chunk(cx, MAX_DROPPED))?.is_some() {}
-            Poll::Ready(Ok(None))
-        });
-        Ok(next.await?)
-    }
-
     pub(super) fn poll_datagram(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
         let id = self.core.id;
         self.core
@@ -191,5 +174,3 @@ impl Drop for RecvStream {
         }
     }
 }
-
-const MAX_DROPPED: usize = 64 * 1024;

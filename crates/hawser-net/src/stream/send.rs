@@ -9,11 +9,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use hawser_session::{SHORT_WRITE, Session, StreamError};
 use hawser_types::{Instant, StreamId};
-use ipnet::IpNet;
 use tokio::io::AsyncWrite;
 
 use super::{Core, Failure, ReadError, SendDatagramError, WriteError};
-use crate::driver::{PacketPlace, PacketSink, Waiting};
+use crate::driver::Waiting;
 use crate::thread_memory;
 
 /// The sending half of a [`BondStream`](super::BondStream).
@@ -40,29 +39,6 @@ impl SendStream {
     /// The stream's number in its session.
     pub fn id(&self) -> StreamId {
         self.core.id
-    }
-
-    /// Sends packets of the tunnel that this stream stands for: over the session's association,
-    /// else as datagrams beside the stream. Packets that can't be sent are lost, as they might be
-    /// on the path. For Hawser's own programs.
-    #[doc(hidden)]
-    pub fn send_packets(&self, packets: &mut Vec<Bytes>) {
-        if !self.core.driver.send_packets(packets) {
-            let id = self.core.id;
-            self.core.driver.with(|session, now| {
-                for packet in packets.drain(..) {
-                    let _ = session.send_datagram_in_order(now, id, packet);
-                }
-            });
-        }
-    }
-
-    /// Gives the tunnel that this stream stands for its place: packets for these networks that
-    /// arrive over the session's association go to `sink`, until the place is dropped. Datagrams
-    /// beside the stream do not. For Hawser's own programs.
-    #[doc(hidden)]
-    pub fn place_packets(&self, networks: &[IpNet], sink: Arc<dyn PacketSink>) -> PacketPlace {
-        self.core.driver.place_packets(networks, sink)
     }
 
     /// Waits until the peer has accepted the stream; returns the peer's metadata.
