@@ -16,9 +16,10 @@
 //!
 //! To add a request: its variant and its answer in `message.rs`, an example in
 //! `docs/control-api.md` (`tests/documentation.rs` asks for one); in `hawser-daemon` its arm in
-//! `answers.rs`, or in `server.rs` where it waits; a change is carried out in `proxy/steer.rs`
-//! (test: `steer/tests.rs`); `is_for_owner` says who may send it; the command is in `client/` of
-//! `hawser-cli`. To add a column to a command's table, begin at its file in `render/`.
+//! `answers.rs`, or in `server.rs` where it waits; a change is carried out in
+//! `up/subject/steer.rs` (test: `steer/tests.rs`); `is_for_owner` says who may send it; the command
+//! is in `client/` of `hawser-cli`. To add a column to a command's table, begin at its file in
+//! `render/`.
 #![forbid(unsafe_code)]
 
 mod all_sessions;

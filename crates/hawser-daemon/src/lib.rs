@@ -1,11 +1,12 @@
 //! The daemons `hawser up` and `hawser serve`: one daemon for each state directory, a control
 //! socket, and accounts of the traffic.
 //!
-//! - The client's end: `up.rs` starts the parts in `proxy/` in order, and ends them in reverse.
-//!   `up/machine.rs` takes what only one process can have.
+//! - The client's end: `up/settings.rs` checks the configuration, `up/parts.rs` starts the parts in
+//!   `proxy/` in order and ends them in reverse, `up/machine.rs` takes what only one process can
+//!   have, `up/serving.rs` connects them with the port and with what is shown (`up/subject.rs`).
 //! - The gateway: `serve.rs` plans it, and `gateway/far_end.rs` runs it; `hawser receive` does too.
-//! - The control socket: `server.rs` takes requests, `answers.rs` answers, `proxy/steer.rs` changes
-//!   what runs, `events.rs` finds changes, `picture.rs` makes snapshots of sessions.
+//! - The control socket: `server.rs` takes requests, `answers.rs` answers, `up/subject/steer.rs`
+//!   changes what runs, `events.rs` finds changes, `picture.rs` makes snapshots of sessions.
 //! - Packets: `proxy/packets.rs` for the machine, `proxy/lan.rs` for hosts behind it,
 //!   `gateway/packets.rs` at the gateway.
 //! - An upgrade: `takeover/successor.rs` starts the new process and gives it sockets and lock, which

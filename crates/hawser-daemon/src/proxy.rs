@@ -17,6 +17,4 @@ pub(crate) mod registration;
 pub mod rules;
 pub mod saved;
 pub mod session;
-pub(crate) mod steer;
-pub(crate) mod subject;
 pub mod vouching;

@@ -1,4 +1,6 @@
-//! The state that `hawser up` shows.
+//! The state that `hawser up` shows, and what changes it while it runs.
+
+mod steer;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,102 +23,68 @@ use hawser_session::recorder::Recorder;
 use hawser_types::{ByteCount, Instant, StreamId};
 use tokio::sync::watch;
 
-use super::agent::ShownStandby;
-use super::links::Links;
-use super::live_rules::LiveRules;
-use super::packets::KillSwitchSince;
-use super::registration::ShownRegistration;
-use super::rules::LinkRuleStore;
-use super::session::{Choice, SessionChoice};
-use super::{direct, peering, placed, vouching};
 use crate::clock::since_1970;
 use crate::counters::flat;
-use crate::gateway::views::{congestion_name, read_recorder, views};
+use crate::gateway::views::{read_recorder, views};
 use crate::handshake::announcing::Announcing;
+use crate::proxy::agent::ShownStandby;
+use crate::proxy::links::Links;
+use crate::proxy::live_rules::LiveRules;
+use crate::proxy::packets::KillSwitchSince;
+use crate::proxy::registration::ShownRegistration;
+use crate::proxy::rules::LinkRuleStore;
+use crate::proxy::session::Choice;
+use crate::proxy::{direct, peering, placed, vouching};
 use crate::refusal::Changed;
-use crate::setup::{Setup, link_list};
+use crate::setup::link_list;
 use crate::subject::{PathFacts, PlacedRange, Subject, View};
 
 /// The parts of `hawser up` that `hawser status` shows.
-pub(crate) struct ClientSubject {
+pub(super) struct ClientSubject {
     /// `None` without a gateway.
-    pub(crate) client: Option<Weak<Client>>,
+    pub(super) client: Option<Weak<Client>>,
     /// Places connections on links, and decides which connections bypass the gateway.
-    pub(crate) director: Option<SharedDirector>,
+    pub(super) director: SharedDirector,
     /// Sessions with peers that are destinations.
-    pub(crate) peers: Option<PeerSessions>,
+    pub(super) peers: Option<PeerSessions>,
     /// The addresses whose connections must use a session with a peer.
-    pub(crate) held: Option<HeldPeers>,
+    pub(super) held: Option<HeldPeers>,
     /// Sessions with servers that were discovered.
-    pub(crate) discovered: Option<DiscoveredServers>,
+    pub(super) discovered: Option<DiscoveredServers>,
     /// Sessions with names that are checked against their vouchers.
-    pub(crate) vouched: Option<VouchedServers>,
+    pub(super) vouched: Option<VouchedServers>,
     /// Discoveries from handshakes.
-    pub(crate) announcing: Option<Arc<Announcing>>,
+    pub(super) announcing: Option<Arc<Announcing>>,
     /// Sessions with hosts that are known by name.
-    pub(crate) named: Option<Arc<NamedPeers>>,
-    pub(crate) proxy: Arc<ProxyCounters>,
+    pub(super) named: Option<Arc<NamedPeers>>,
+    /// Counters of the proxy port.
+    pub(super) proxy: Arc<ProxyCounters>,
     /// Time since which a kill switch is on, if this daemon has found or made one.
-    pub(crate) kill_switch: Option<KillSwitchSince>,
+    pub(super) kill_switch: Option<KillSwitchSince>,
     /// This host's registration with a directory.
-    pub(crate) registration: Option<ShownRegistration>,
+    pub(super) registration: Option<ShownRegistration>,
     /// Counters of connections of hosts behind this machine, if it is their router.
-    pub(crate) lan: Option<Arc<ProxyCounters>>,
+    pub(super) lan: Option<Arc<ProxyCounters>>,
     /// Finds out which programs connect to the proxy port.
-    pub(crate) who: Option<Who>,
+    pub(super) who: Option<Who>,
     /// Names of addresses, from the DNS queries of programs.
-    pub(crate) names: KnownNames,
-    pub(crate) links: Links,
-    pub(crate) wanted: Vec<String>,
-    pub(crate) rules: Arc<LinkRuleStore>,
-    pub(crate) connection_rules: LiveRules,
-    pub(crate) choice: Choice,
+    pub(super) names: KnownNames,
+    pub(super) links: Links,
+    pub(super) wanted: Vec<String>,
+    pub(super) rules: Arc<LinkRuleStore>,
+    pub(super) connection_rules: LiveRules,
+    pub(super) choice: Choice,
     /// Congestion control of sessions that other hosts have begun.
-    pub(crate) congestion: String,
+    pub(super) congestion: String,
     /// The links on standby.
-    pub(crate) standby: ShownStandby,
+    pub(super) standby: ShownStandby,
     /// Allows one change at a time.
-    pub(crate) changing: Mutex<()>,
+    pub(super) changing: Mutex<()>,
     /// The gateway's key.
-    pub(crate) peer: String,
+    pub(super) peer: String,
 }
 
 impl ClientSubject {
-    /// Creates the state of a daemon that has neither sessions nor connections yet.
-    pub(crate) fn new(
-        setup: &Setup,
-        wanted: &[String],
-        links: &Links,
-        rules: &Arc<LinkRuleStore>,
-        connection_rules: &LiveRules,
-    ) -> Self {
-        Self {
-            client: None,
-            director: None,
-            peers: None,
-            held: None,
-            discovered: None,
-            vouched: None,
-            announcing: None,
-            named: None,
-            proxy: Arc::default(),
-            kill_switch: None,
-            registration: None,
-            lan: None,
-            who: None,
-            names: KnownNames::default(),
-            links: links.clone(),
-            wanted: wanted.to_vec(),
-            rules: Arc::clone(rules),
-            connection_rules: connection_rules.clone(),
-            choice: SessionChoice::of(&setup.config.session),
-            congestion: congestion_name(&setup.config.session),
-            standby: ShownStandby::default(),
-            changing: Mutex::default(),
-            peer: String::new(),
-        }
-    }
-
     /// Returns the clients, with the keys of their far ends.
     pub(crate) fn clients(&self) -> Vec<(String, Arc<Client>)> {
         let gateway = self.client.as_ref().and_then(Weak::upgrade);
@@ -288,8 +256,7 @@ impl Subject for ClientSubject {
         let gateway = self.client.as_ref().and_then(Weak::upgrade);
         let is_near = gateway.is_some_and(|client| client.is_local());
         let mut list = link_list(&self.links.borrow(), &self.wanted, is_near);
-        let director = self.director.as_ref();
-        let ranking = director.map(|it| it.report().ranking()).unwrap_or_default();
+        let ranking = self.director.report().ranking();
         for link in &mut list {
             let place = ranking.iter().position(|index| *index == link.index);
             link.rank = place.map(|place| place as u64 + 1);
@@ -319,7 +286,6 @@ impl Subject for ClientSubject {
         let over_peers = over_peers + discovered.map_or(0, DiscoveredServers::opened);
         let vouched = self.vouched.as_ref();
         let over_peers = over_peers + vouched.map_or(0, VouchedServers::opened);
-        let director = self.director.as_ref();
         let amiss = discovered.map(DiscoveredServers::not_bonded);
         let amiss = amiss.into_iter().flatten().map(|it| NotBondedStatus {
             server: it.at,
@@ -340,23 +306,21 @@ impl Subject for ClientSubject {
             is_bonded: it.is_bonded,
         });
         let not_asked = self.announcing.as_ref().map(|it| it.not_asked());
-        director.map(|director| ConnectionsStatus {
+        Some(ConnectionsStatus {
             not_bonded: amiss.chain(silent).collect(),
             discovered: found.collect(),
             vouched: vouched.map(vouching::status).unwrap_or_default(),
             not_asked: not_asked.unwrap_or_default(),
-            ..direct::status(director, over_peers)
+            ..direct::status(&self.director, over_peers)
         })
     }
 
     fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
-        let director = self.director.as_ref();
-        director.map(SharedDirector::moved).unwrap_or_default()
+        self.director.moved()
     }
 
     fn placed(&self, which: PlacedRange) -> Option<PlacedReport> {
-        let director = self.director.as_ref()?;
-        Some(placed::report(director, which, since_1970()))
+        Some(placed::report(&self.director, which, since_1970()))
     }
 
     fn policy(&self) -> Option<PolicyStatus> {

@@ -12,30 +12,25 @@ use hawser_policy::{Profile, Rule};
 use hawser_sched::packet::PacketPolicy;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use super::ClientSubject;
 use crate::config_file::absolute;
 use crate::proxy::rules::CheckedChange;
 use crate::proxy::saved;
-use crate::proxy::subject::ClientSubject;
 use crate::refusal::{Changed, MAX_RULE, Refused};
 use crate::rule_files::edit::{self, Spot};
 
 impl ClientSubject {
     /// Returns how links are chosen, and the alternatives.
-    pub(crate) fn policy_status(&self) -> PolicyStatus {
-        let director = self.director.as_ref();
+    pub(super) fn policy_status(&self) -> PolicyStatus {
         let name = |it: &str| it.to_owned();
-        let connections = director.map(|it| name(it.policy().name()));
-        let gateway = director.and_then(|it| it.gateway_use());
+        let gateway = self.director.gateway_use();
         let config = &self.connection_rules.files().config;
         let rules = self.connection_rules.statuses();
         PolicyStatus {
             sessions: name(self.choice.borrow().scheduler.name()),
             sessions_known: ChunkPolicy::ALL.map(|it| name(it.name())).into(),
-            connections_known: match connections {
-                Some(_) => ConnectionPolicy::ALL.map(|it| name(it.name())).into(),
-                None => Vec::new(),
-            },
-            connections,
+            connections: Some(name(self.director.policy().name())),
+            connections_known: ConnectionPolicy::ALL.map(|it| name(it.name())).into(),
             packets: Some(name(self.choice.borrow().packet_scheduler.name())),
             packets_known: PacketPolicy::ALL.map(|it| name(it.name())).into(),
             transport: Some(name(self.choice.borrow().transport.name())),
@@ -50,7 +45,7 @@ impl ClientSubject {
     }
 
     /// Carries out a change.
-    pub(crate) fn do_otherwise(&self, asked: &Request) -> Changed {
+    pub(super) fn do_otherwise(&self, asked: &Request) -> Changed {
         // One change at a time, so that the saved state and the state in force are the same.
         // The task that holds the lock may be waiting for the disk.
         let turn = on_disk(|| self.changing.lock());
@@ -104,9 +99,7 @@ impl ClientSubject {
         for (_, client) in self.clients() {
             client.set_rules(self.rules.in_force());
         }
-        if let Some(director) = &self.director {
-            director.set_link_rules(self.rules.for_director());
-        }
+        self.director.set_link_rules(self.rules.for_director());
         Ok(saved)
     }
 
@@ -140,18 +133,17 @@ impl ClientSubject {
     }
 
     fn place_connections(&self, policy: ConnectionPolicy, save: bool) -> Changed {
-        let director = self.director.as_ref().ok_or(Refused::Unsupported)?;
         let saved = self.save_word(save, "connection", "scheduler", policy.name())?;
-        director.set_policy(policy);
+        self.director.set_policy(policy);
         Ok(saved)
     }
 
     fn use_gateway(&self, usage: GatewayUse, save: bool) -> Changed {
-        let director = self.director.as_ref();
-        let director = director.filter(|it| it.gateway_use().is_some());
-        let director = director.ok_or(Refused::NoGateway)?;
+        if self.director.gateway_use().is_none() {
+            return Err(Refused::NoGateway);
+        }
         let saved = self.save_word(save, "connection", "gateway", usage.name())?;
-        director.set_gateway(usage);
+        self.director.set_gateway(usage);
         Ok(saved)
     }
 

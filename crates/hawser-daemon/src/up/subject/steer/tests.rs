@@ -1,8 +1,9 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use hawser_config::Config;
 use hawser_control::{ErrorReason, Response, RuleStatus, encode};
 use hawser_front::connection::SharedDirector;
+use hawser_front::name_stub::KnownNames;
 use hawser_keys::store::StateDir;
 use hawser_link::links::Link;
 use hawser_types::{LinkIndex, LinkUse};
@@ -11,8 +12,12 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::config_file::ConfigFile;
+use crate::gateway::views::congestion_name;
+use crate::proxy::agent::ShownStandby;
+use crate::proxy::links::Links;
 use crate::proxy::live_rules::LiveRules;
 use crate::proxy::rules::LinkRuleStore;
+use crate::proxy::session::SessionChoice;
 use crate::rule_files::RuleFiles;
 use crate::setup::Setup;
 use crate::subject::Subject as _;
@@ -45,10 +50,9 @@ impl Stage {
         let (_, links) = watch::channel(Arc::new(links.to_vec()));
         let rules = LinkRuleStore::open(&setup.config, &setup.state);
         let live = LiveRules::follow(RuleFiles::of(&setup)).unwrap();
-        let mut subject = ClientSubject::new(&setup, &[], &links, &rules, &live);
         let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
         director.set_gateway(GatewayUse::Always);
-        subject.director = Some(director.clone());
+        let subject = subject(&setup, &director, (links, rules), live);
         Self {
             folder,
             subject,
@@ -66,6 +70,40 @@ impl Stage {
 
     fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+}
+
+/// What a daemon shows that has no session.
+fn subject(
+    setup: &Setup,
+    director: &SharedDirector,
+    (links, rules): (Links, Arc<LinkRuleStore>),
+    connection_rules: LiveRules,
+) -> ClientSubject {
+    ClientSubject {
+        client: None,
+        director: director.clone(),
+        peers: None,
+        held: None,
+        discovered: None,
+        vouched: None,
+        announcing: None,
+        named: None,
+        proxy: Arc::default(),
+        kill_switch: None,
+        registration: None,
+        lan: None,
+        who: None,
+        names: KnownNames::default(),
+        links,
+        wanted: Vec::new(),
+        rules,
+        connection_rules,
+        choice: SessionChoice::of(&setup.config.session),
+        congestion: congestion_name(&setup.config.session),
+        standby: ShownStandby::default(),
+        changing: Mutex::default(),
+        peer: String::new(),
     }
 }
 
