@@ -2,6 +2,7 @@ mod peers;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::connection::testing::link;
 use crate::destination::HostName;
 use crate::near::Surroundings;
 use crate::near::tests::Home;
+use crate::peer::BondAnswer;
 
 /// A fake way to a running server.
 #[derive(Clone)]
@@ -323,6 +325,76 @@ async fn a_vouched_name_that_is_refused_goes_by_no_other_route_unless_the_user_s
     .await;
     assert_eq!(dialed, (None, false, STRAIGHT));
     assert_eq!(asked.load(Ordering::Relaxed), 0, "not even asked");
+}
+
+/// A discovered server at [`OUT_THERE`]: its session fails.
+struct FoundServer {
+    is_only_way: bool,
+}
+
+impl DialDiscovered<TcpStream> for FoundServer {
+    fn dial<'a>(
+        &'a self,
+        destination: &Destination,
+        _: &'a Origin,
+    ) -> Option<Discovered<'a, TcpStream>> {
+        let at = SocketAddr::new(OUT_THERE.parse().unwrap(), destination.port);
+        let is_there = matches!(destination.host, Host::Ip(address) if address == at.ip());
+        is_there.then(|| Discovered {
+            dialing: async { Err(DialError::HostUnreachable) }.boxed(),
+            at,
+            head_start: Duration::from_millis(250),
+            is_only_way: self.is_only_way,
+        })
+    }
+
+    fn look_for(&self, _: SocketAddr, _: &Destination, _: &Origin) {}
+
+    fn required<'a>(
+        &'a self,
+        _: SocketAddr,
+        _: &Destination,
+        _: &'a Origin,
+    ) -> Option<Discovered<'a, TcpStream>> {
+        None
+    }
+
+    fn asks_bond(&self, _: SocketAddr, _: &Destination, _: &Origin) -> bool {
+        false
+    }
+
+    fn bond_answer<'a>(
+        &'a self,
+        _: BorrowedFd<'_>,
+        _: &Destination,
+        _: &'a Origin,
+    ) -> BondAnswer<'a, TcpStream> {
+        BondAnswer::None
+    }
+
+    fn note_overtaken(&self, _: SocketAddr) {}
+}
+
+#[tokio::test]
+async fn a_discovered_server_is_dialed_first_and_alone_where_its_session_is_required() {
+    let dial = async |usage, to: &str, is_only_way| {
+        let mut scene = scene(usage).await;
+        scene.dialer.discovered = Some(Arc::new(FoundServer { is_only_way }));
+        let to = Destination::new(Host::Ip(to.parse().unwrap()), 443);
+        let dialed = scene.dialer.dial(&to).await;
+        (
+            dialed.err(),
+            (scene.direct.dialed(), scene.gateway.dialed()),
+        )
+    };
+    let (never, elsewhere) = (GatewayUse::Never, "198.51.100.2");
+    let unreachable = Some(DialError::HostUnreachable);
+    assert_eq!(dial(never, OUT_THERE, true).await, (unreachable, (0, 0)));
+    assert_eq!(dial(never, OUT_THERE, false).await, (None, STRAIGHT));
+    assert_eq!(dial(never, elsewhere, true).await, (None, STRAIGHT));
+    // Everything goes through the gateway: the server is not even asked.
+    let all = dial(GatewayUse::Always, OUT_THERE, true).await;
+    assert_eq!(all, (None, BY_GATEWAY));
 }
 
 const STRAIGHT: (usize, usize) = (1, 0);
