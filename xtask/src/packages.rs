@@ -1,5 +1,6 @@
 //! Prerequisites of the tests besides Rust: programs of the distribution, and a fresh Debian.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,7 +10,10 @@ use crate::fresh_debian;
 
 /// Installs what is missing where that is possible, and says what will be skipped where not.
 pub(crate) fn provide(root: &Path) -> Result<()> {
-    if is_debian() && is_root() {
+    let is_debian = Path::new("/etc/debian_version").exists();
+    // The owner of this process's own folder in `/proc` is the effective user.
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0);
+    if is_debian && is_root {
         install_missing();
         // Without the network there is no fresh Debian, and its tests are skipped.
         if is_installed("mmdebstrap")
@@ -121,16 +125,6 @@ fn apt(arguments: &[&str]) -> bool {
 
 fn has_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
-}
-
-fn is_debian() -> bool {
-    Path::new("/etc/debian_version").exists()
-}
-
-/// The owner of this process's own folder in `/proc` is the effective user.
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0)
 }
 
 /// A program that some tests run.

@@ -187,18 +187,16 @@ impl Lexer {
                 '"' => self.string(),
                 '\'' => self.quote(),
                 'r' if self.raw_hashes().is_some() => self.raw_string(),
-                _ => self.keep(c),
+                _ => {
+                    self.code.push(c);
+                    self.at += 1;
+                }
             }
         }
     }
 
     fn peek(&self, ahead: usize) -> Option<char> {
         self.rest.get(self.at + ahead).copied()
-    }
-
-    fn keep(&mut self, c: char) {
-        self.code.push(c);
-        self.at += 1;
     }
 
     /// Passes one character, which is shown as `shown`; line ends stay.

@@ -108,10 +108,17 @@ impl Capture {
             Diagnosis::open().map_err(CaptureError::system("the diagnosis of sockets"))?;
         let introduction =
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(CaptureError::system("a socket"))?;
-        let row = first_settings(&introduction, settings)?;
+        let mut row = first_settings(&introduction, settings)?;
         tables.settings.set(0, row, 0)?;
         attach(&mut programs, group)?;
-        let mut capture = Self {
+        // Introduces this process to the program: its number in the kernel may differ from ours in
+        // a PID namespace, so the program takes it from the connect of a known socket, which sends
+        // nothing. Outside the group it learns nothing, and need not.
+        let _ = introduction.connect((Ipv4Addr::LOCALHOST, 9));
+        row.process = tables.settings.get(&0, 0)?.process;
+        row.introduction = 0;
+        tables.settings.set(0, row, 0)?;
+        Ok(Self {
             programs,
             tables,
             rules,
@@ -120,20 +127,7 @@ impl Capture {
             settings: row,
             events: Some(events),
             origins,
-        };
-        capture.introduce(&introduction)?;
-        Ok(capture)
-    }
-
-    /// Introduces this process to the program: its number in the kernel may differ from ours in a
-    /// PID namespace, so the program takes it from the connect of a known socket. Outside the group
-    /// it learns nothing, and need not.
-    fn introduce(&mut self, socket: &UdpSocket) -> Result<(), CaptureError> {
-        // Nothing is sent.
-        let _ = socket.connect((Ipv4Addr::LOCALHOST, 9));
-        self.settings.process = self.tables.settings.get(&0, 0)?.process;
-        self.settings.introduction = 0;
-        Ok(self.tables.settings.set(0, self.settings, 0)?)
+        })
     }
 
     /// Replaces the settings.

@@ -39,7 +39,8 @@ impl RunGroup {
     /// Makes `command` start in the group: it enters before its program begins, so that no socket
     /// is missed. Fails where the group is gone.
     pub fn enter(&self, command: &mut Command) -> io::Result<()> {
-        sys::start_in(command, open_to_join(&self.path)?);
+        let processes = self.path.join(PROCESSES);
+        sys::start_in(command, OpenOptions::new().write(true).open(processes)?);
         Ok(())
     }
 
@@ -120,10 +121,6 @@ fn create_below(above: &Path) -> io::Result<PathBuf> {
             made => return made.map(|()| path),
         }
     }
-}
-
-fn open_to_join(group: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).open(group.join(PROCESSES))
 }
 
 /// By proc_pid_mountinfo(5): the fifth field is the mount point, the first after the lone dash the

@@ -38,7 +38,9 @@ impl Capture {
         let now = sys::monotonic_nanos();
         if self.seen.is_empty() && self.tables.flows.keys().next().is_none() {
             // Nothing has been placed, and earlier connections are gone.
-            return self.loads_of_none();
+            let loads = Loads::default();
+            self.tables.loads.set(0, loads, 0)?;
+            return Ok(by_link(&self.tables.links.get(&0, 0)?, &loads));
         }
         let mut sockets = self.list(libc::IPPROTO_TCP)?;
         sockets.append(&mut self.list(libc::IPPROTO_UDP)?);
@@ -50,7 +52,10 @@ impl Capture {
                 continue;
             }
             let socket = sockets.get(&cookie);
-            if socket.is_none() && is_stale(&flow, now) {
+            // A flow that is about to connect has no socket yet. A released one without a socket is
+            // stale: its end will never be reported.
+            let is_released = flow.state & FLOW_RELEASED != 0;
+            if socket.is_none() && is_released && older_than(flow.began, now, GRACE) {
                 self.tables.flows.remove(&cookie).or_else(missing_is_fine)?;
                 continue;
             }
@@ -60,7 +65,11 @@ impl Capture {
             let link = links.at.get(place).filter(|link| link.index == flow.link);
             if flow.link != 0 && link.is_some() {
                 self.tables.remaining.insert(cookie, row, 0)?;
-                add(&mut loads.at[place], &row, calls(&flow, &row));
+                let load = &mut loads.at[place];
+                load.up = load.up.saturating_add(row.up);
+                load.down = load.down.saturating_add(row.down);
+                load.connections += row.connections;
+                load.real_time += calls(&flow, &row);
             }
         }
         // Remove entries of flows that ended meanwhile.
@@ -73,13 +82,6 @@ impl Capture {
         self.seen = seen;
         self.tables.loads.set(0, loads, 0)?;
         Ok(by_link(&links, &loads))
-    }
-
-    /// Returns the load of the links while no connection is placed.
-    fn loads_of_none(&mut self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
-        let loads = Loads::default();
-        self.tables.loads.set(0, loads, 0)?;
-        Ok(by_link(&self.tables.links.get(&0, 0)?, &loads))
     }
 
     /// Returns the progress of a captured connection at the last [`Self::recount`]; `None` if it
@@ -180,12 +182,6 @@ fn by_link(links: &Links, loads: &Loads) -> Vec<(LinkIndex, Load)> {
         .collect()
 }
 
-/// Tells whether the end of a flow without a socket will never be reported. A flow that is about to
-/// connect has no socket yet.
-fn is_stale(flow: &FlowRow, now: u64) -> bool {
-    flow.state & FLOW_RELEASED != 0 && older_than(flow.began, now, GRACE)
-}
-
 /// Returns the remaining demand of a flow. A flow that is idle for a while counts as nothing until
 /// it moves again; so does one that never got a socket on the network.
 fn left(
@@ -232,13 +228,6 @@ fn calls(flow: &FlowRow, left: &RemainingRow) -> u64 {
         (REAL_TIME, _) => left.connections,
         _ => 0,
     }
-}
-
-fn add(load: &mut LoadRow, left: &RemainingRow, calls: u64) {
-    load.up = load.up.saturating_add(left.up);
-    load.down = load.down.saturating_add(left.down);
-    load.connections += left.connections;
-    load.real_time += calls;
 }
 
 const fn older_than(then: u64, now: u64, span: Duration) -> bool {

@@ -67,6 +67,10 @@ impl RuleTables {
     pub(crate) fn learn(&mut self, connection: &Connection) -> Result<bool, CaptureError> {
         let key = (connection.program.clone(), connection.user);
         let is_known = self.executables.contains_key(&key);
+        let needs_learning = |(_, rule): (u64, &Rule)| {
+            let mut programs = rule.when.program.iter();
+            !rule.when.executable.is_empty() || programs.any(rules::is_beyond_the_kernel)
+        };
         if is_known || !rules::askable(self.set.rules()).any(needs_learning) {
             return Ok(false);
         }
@@ -156,10 +160,6 @@ fn judge(rules: &[Rule], program: &str, file: Option<&str>) -> ApplicationRow {
         }
     }
     row
-}
-
-fn needs_learning((_, rule): (u64, &Rule)) -> bool {
-    !rule.when.executable.is_empty() || rule.when.program.iter().any(rules::is_beyond_the_kernel)
 }
 
 /// Maximum number of applications, below the size of the kernel's table.

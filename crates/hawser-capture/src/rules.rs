@@ -66,6 +66,8 @@ pub(crate) fn compile(rules: &[Rule], names: &Names<'_>) -> Compiled {
     }
     let free = &compiled.rules;
     compiled.programs = trie(&programs, free.program_free, |_, _| true);
+    // A short IPv6 prefix must not match IPv4-mapped addresses.
+    let is_ipv4 = |bits, key: &[u8]| bits >= MAPPED.0 && agree(&MAPPED.1, key, MAPPED.0);
     compiled.addresses = trie(&addresses, free.address_free, is_ipv4);
     compiled.ports = trie(&ports, free.port_free, |_, _| true);
     compiled.users = table(&users, free.user_free);
@@ -192,11 +194,6 @@ fn trie<const N: usize>(
     let rows = entries.iter();
     rows.map(|(bits, key, _)| ((*bits, *key), all(*bits, key)))
         .collect()
-}
-
-/// Tells whether a prefix is IPv4: a short IPv6 prefix must not match IPv4-mapped addresses.
-fn is_ipv4(bits: u32, key: &[u8]) -> bool {
-    bits >= MAPPED.0 && agree(&MAPPED.1, key, MAPPED.0)
 }
 
 /// Tells whether the first `bits` bits are equal.

@@ -1,6 +1,6 @@
 use std::os::fd::OwnedFd;
 
-use aya::programs::{Program, ProgramError};
+use aya::programs::Program;
 use aya::sys::{Stats, enable_stats};
 
 use crate::{Capture, CaptureError};
@@ -35,7 +35,7 @@ impl Capture {
         let counts = programs.map(|(name, program)| {
             let info = program.info();
             info.map(|info| info.run_count())
-                .map_err(|error| refused(name, &error))
+                .map_err(|error| CaptureError::Refused(format!("no facts of {name}: {error}")))
         });
         counts.sum()
     }
@@ -46,8 +46,4 @@ impl RunCount<'_> {
     pub fn so_far(&self) -> Result<u64, CaptureError> {
         Ok(self.capture.runs()?.saturating_sub(self.before))
     }
-}
-
-fn refused(name: &str, error: &ProgramError) -> CaptureError {
-    CaptureError::Refused(format!("no facts of {name}: {error}"))
 }

@@ -98,8 +98,11 @@ impl PacketFlowStatus {
         let Some(name) = &self.name else {
             return self.destination.clone();
         };
+        // IPv6 addresses contain colons; with a port they are in brackets.
+        let has_port =
+            self.destination.matches(':').count() == 1 || self.destination.starts_with('[');
         let port = self.destination.rsplit_once(':').map(|(_, port)| port);
-        match port.filter(|port| port.parse::<u16>().is_ok() && self.has_port()) {
+        match port.filter(|port| has_port && port.parse::<u16>().is_ok()) {
             Some(port) => format!("{name}:{port}"),
             None => name.clone(),
         }
@@ -127,13 +130,6 @@ impl PacketFlowStatus {
     /// Returns the bytes in both directions.
     pub fn moved(&self) -> ByteCount {
         self.bytes_sent + self.bytes_received
-    }
-
-    /// Whether the destination has a port. IPv6 addresses contain colons; with a port they are in
-    /// brackets.
-    fn has_port(&self) -> bool {
-        let colons = self.destination.matches(':').count();
-        colons == 1 || self.destination.starts_with('[')
     }
 }
 

@@ -232,7 +232,11 @@ fn judge(
     let dead = dead.and_then(|path| path.reason.as_deref());
     let fading = link.signal.and_then(|signal| signal.warning());
     if is_alive {
-        let lesser = paths().find(|path| is_lesser(path));
+        // A path that data is kept off.
+        let lesser = paths().find(|path| {
+            let standing = path.standing;
+            matches!(standing, PathStanding::Excluded | PathStanding::Probing)
+        });
         let lesser = lesser.and_then(|path| path.reason.as_deref());
         return verdict(LinkState::Up, portal.or(fading.as_deref()).or(lesser));
     }
@@ -260,14 +264,6 @@ fn is_reached_otherwise(link: &LinkStatus, sessions: &[SessionStatus]) -> bool {
     };
     let mut having = sessions.iter().filter(has_dead);
     having.any(|session| session.paths.iter().any(is_up))
-}
-
-/// Whether data is kept off the path.
-fn is_lesser(path: &PathStatus) -> bool {
-    matches!(
-        path.standing,
-        PathStanding::Excluded | PathStanding::Probing
-    )
 }
 
 fn paths_of<'a>(

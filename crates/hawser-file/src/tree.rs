@@ -1,6 +1,6 @@
 //! The contents of a directory, to be sent entry by entry.
 
-use std::fs::{self, FileType};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -205,7 +205,9 @@ impl Reading {
                 LinkTarget::within(self.top_depth, &path, target.as_os_str().as_bytes())?;
                 (EntryKind::Link, 0)
             }
-            kind => return Err(SkipReason::Special(special(kind))),
+            kind if kind.is_socket() => return Err(SkipReason::Special("a socket")),
+            kind if kind.is_fifo() => return Err(SkipReason::Special("a pipe")),
+            _ => return Err(SkipReason::Special("a device")),
         };
         self.add(source.to_owned(), path, kind, size);
         Ok(())
@@ -239,14 +241,6 @@ impl Reading {
         }
         self.due[first..].sort_by(|one, other| other.0.cmp(&one.0));
         Ok(())
-    }
-}
-
-fn special(kind: FileType) -> &'static str {
-    match kind {
-        kind if kind.is_socket() => "a socket",
-        kind if kind.is_fifo() => "a pipe",
-        _ => "a device",
     }
 }
 

@@ -198,14 +198,27 @@ impl Following {
     pub(crate) async fn start(name: &'static str) -> Result<Self, BusError> {
         let connection = soon(async { Ok(Builder::system()?.build().await?) }).await?;
         let mut changes = Vec::new();
-        for rule in rules(name)? {
+        // The service's own signals, and changes of its owner. A forged signal only makes Hawser
+        // read the service sooner.
+        let signals = || MatchRule::builder().msg_type(MessageType::Signal);
+        let own = signals().sender(name)?.build();
+        let owner = signals().sender("org.freedesktop.DBus")?;
+        let owner = owner.member("NameOwnerChanged")?.arg(0, name)?.build();
+        for rule in [own, owner] {
             // One pending signal is as good as many.
             let followed = MessageStream::for_match_rule(rule, &connection, Some(1));
             changes.push(soon(async { Ok(followed.await?) }).await?);
         }
         let changed = Arc::new(Notify::new());
         let mut noticing = JoinSet::new();
-        noticing.spawn(notice(changes, Arc::clone(&changed)));
+        let notify = Arc::clone(&changed);
+        noticing.spawn(async move {
+            let mut changes = futures_util::stream::select_all(changes);
+            while changes.next().await.is_some() {
+                notify.notify_one();
+            }
+            notify.notify_one();
+        });
         Ok(Self {
             name,
             connection,
@@ -230,14 +243,6 @@ impl Following {
     }
 }
 
-async fn notice(changes: Vec<MessageStream>, changed: Arc<Notify>) {
-    let mut changes = futures_util::stream::select_all(changes);
-    while changes.next().await.is_some() {
-        changed.notify_one();
-    }
-    changed.notify_one();
-}
-
 /// Returns a property; `None` if it is missing or of another type.
 pub(crate) fn property<T: TryFrom<OwnedValue>>(properties: &Properties, name: &str) -> Option<T> {
     T::try_from(properties.get(name)?.try_clone().ok()?).ok()
@@ -257,16 +262,6 @@ fn refusal(method: &'static str, error: zbus::Error) -> BusError {
         }
         _ => BusError::Failed { method, message },
     }
-}
-
-/// Builds the match rules for a service: its own signals, and changes of its owner. A forged signal
-/// only makes Hawser read the service sooner.
-fn rules(name: &'static str) -> Result<[MatchRule<'static>; 2], BusError> {
-    let signals = || MatchRule::builder().msg_type(MessageType::Signal);
-    let own = signals().sender(name)?.build();
-    let owner = signals().sender("org.freedesktop.DBus")?;
-    let owner = owner.member("NameOwnerChanged")?.arg(0, name)?.build();
-    Ok([own, owner])
 }
 
 async fn soon<T>(asked: impl Future<Output = Result<T, BusError>>) -> Result<T, BusError> {

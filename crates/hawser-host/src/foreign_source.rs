@@ -182,7 +182,11 @@ impl ForeignSource {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let client = client.to_canonical();
-        connect_from(client, SocketAddr::new(loopback_of(client), port)).await
+        let loopback = match client {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        connect_from(client, SocketAddr::new(loopback, port)).await
     }
 
     /// Removes the return route: connections to services fail from now on.
@@ -312,13 +316,6 @@ fn port_of(rule: &RuleMessage) -> Option<u16> {
         _ => None,
     });
     ports.next().filter(|_| is_ours)
-}
-
-fn loopback_of(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    }
 }
 
 const LOOPBACK: [IpAddr; 2] = [

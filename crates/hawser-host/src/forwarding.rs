@@ -40,8 +40,11 @@ impl Family {
             // A machine without IPv6 makes do with IPv4.
             return Ok(());
         }
-        // Otherwise the kernel would ignore router advertisements (RFC 4861).
-        for setting in router_advertisements() {
+        // Interfaces that accept router advertisements only without forwarding: the kernel would
+        // ignore these (RFC 4861).
+        let mut settings = of_interfaces(Family::V6, "accept_ra");
+        settings.retain(|setting| read(setting).as_deref() == Some("1"));
+        for setting in settings {
             // The interface may have vanished meanwhile.
             if let Err(error) = guard.set(&setting, "2") {
                 tracing::debug!(%error, "cannot keep an interface accepting router advertisements");
@@ -80,13 +83,6 @@ pub(crate) fn setting_of(family: Family, interface: &str, name: &str) -> String 
 fn read(setting: &str) -> Option<String> {
     let value = fs::read_to_string(format!("/proc/sys/{setting}")).ok()?;
     Some(value.trim().to_owned())
-}
-
-/// Returns the settings of interfaces that accept router advertisements only without forwarding.
-fn router_advertisements() -> Vec<String> {
-    let mut settings = of_interfaces(Family::V6, "accept_ra");
-    settings.retain(|setting| read(setting).as_deref() == Some("1"));
-    settings
 }
 
 /// Returns the paths of a setting for each interface, and for all together.

@@ -1,7 +1,6 @@
 //! The hostile gateway: admits every client, and passes its sessions to the script.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -52,7 +51,10 @@ impl Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let identity = Identity::generate()?;
-        let invite = invite_to(&identity, address)?;
+        let named = HostPort::try_from(address)
+            .map_err(|error| HostileError::Strange(error.to_string()))?;
+        let expires = UnixTime::from_secs(UnixTime::now().as_secs() + 86_400);
+        let invite = Invite::generate(identity.public(), vec![named], expires)?;
         let (sender, begun) = mpsc::channel(QUEUE);
         let door = Arc::new(Door {
             tls: TlsServer::new(&identity, Arc::new(|_| true))?,
@@ -175,13 +177,6 @@ impl Door {
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn invite_to(identity: &Identity, address: SocketAddr) -> Result<Invite, HostileError> {
-    let strange = |error: &dyn std::fmt::Display| HostileError::Strange(error.to_string());
-    let address = HostPort::try_from(address).map_err(|error| strange(&error))?;
-    let expires = UnixTime::from_secs(UnixTime::now().as_secs() + 86_400);
-    Ok(Invite::generate(identity.public(), vec![address], expires)?)
 }
 
 const QUEUE: usize = 16;

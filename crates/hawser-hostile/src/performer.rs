@@ -81,7 +81,11 @@ impl<'a> Performer<'a> {
         match step {
             Step::Listen(manners) => self.session.heard().lock().manners = *manners,
             Step::Pause(length) => tokio::time::sleep(*length).await,
-            Step::Raw(bytes) => self.raw(bytes).await?,
+            Step::Raw(bytes) => match self.session.send_raw(bytes).await {
+                // The bytes are no record: who refuses them may do so at the first one.
+                Err(HostileError::Gone) if !self.session.is_over() => {}
+                sent => sent?,
+            },
             Step::Lost => self.session.lose_current().await?,
             Step::Records(count, make) => self.records(key(step), *count, *make).await?,
             Step::FramesOf(count, kind) => {
@@ -104,7 +108,10 @@ impl<'a> Performer<'a> {
             Step::Refused(count) => self.await_refusals(*count).await?,
             Step::Came(count) => self.await_datagrams(*count).await?,
             Step::Associate(count) => self.spend_grants(*count, associate).await?,
-            Step::GiveUp(count) => self.spend_grants(*count, give_up).await?,
+            Step::GiveUp(count) => {
+                let give_up = |channel| Command::ChannelClosed { channel };
+                self.spend_grants(*count, give_up).await?;
+            }
             Step::First => self.session.use_first(),
             Step::Leave => self.session.leave(),
             Step::HalfDead => self.session.vanish(false).await?,
@@ -118,14 +125,16 @@ impl<'a> Performer<'a> {
             }
             Step::Tunnel => self.open_tunnel().await?,
             Step::InnerPackets(count, make) => {
-                let stream = self.tunnel.ok_or_else(no_tunnel)?;
+                let stream = self
+                    .tunnel
+                    .ok_or_else(|| HostileError::Strange("there is no tunnel".to_owned()))?;
                 let make = |turn: Turn<'_>, out: &mut BytesMut| {
                     let mut packet = BytesMut::new();
                     make(turn, &mut packet);
                     hawser_wire::put_datagram(stream, &packet, out);
                 };
                 self.records(key(step), *count, make).await?;
-                self.note_tracked();
+                self.tracked = self.tracked.max(network::tracked());
             }
             Step::NothingFrom(address) => {
                 tokio::time::sleep(RETRY).await;
@@ -159,19 +168,6 @@ impl<'a> Performer<'a> {
         self.names.inner = self.session.until("a tunnel is granted", terms).await?;
         self.tunnel = Some(stream);
         Ok(())
-    }
-
-    /// Keeps the most connections that the kernel was seen to track.
-    fn note_tracked(&mut self) {
-        self.tracked = self.tracked.max(network::tracked());
-    }
-
-    /// Sends bytes that are no record; who refuses them may do so at the first one.
-    async fn raw(&self, bytes: &[u8]) -> Result<(), HostileError> {
-        match self.session.send_raw(bytes).await {
-            Err(HostileError::Gone) if !self.session.is_over() => Ok(()),
-            sent => sent,
-        }
     }
 
     async fn await_refusals(&mut self, count: usize) -> Result<(), HostileError> {
@@ -386,17 +382,9 @@ impl<'a> Performer<'a> {
     }
 }
 
-fn no_tunnel() -> HostileError {
-    HostileError::Strange("there is no tunnel".to_owned())
-}
-
 fn associate(channel: ChannelId) -> Command {
     let transport = TransportChoice::Tcp;
     Command::Associate { channel, transport }
-}
-
-fn give_up(channel: ChannelId) -> Command {
-    Command::ChannelClosed { channel }
 }
 
 /// Steps stay in their place while a script is performed.

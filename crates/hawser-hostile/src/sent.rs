@@ -10,7 +10,7 @@ use hawser_wire::{Command, CommandKind, FirstWord, Frame, FrameIterator, FrameKi
 use crate::datagrams::Names;
 use crate::samples;
 use crate::scene::Scene;
-use crate::script::{self, Script};
+use crate::script;
 use crate::step::{Make, Step, Turn};
 
 /// All kinds that the scripts of one side send.
@@ -24,14 +24,6 @@ struct Sent {
 }
 
 impl Sent {
-    fn by(scripts: &[Script], side: Side, scene: &Scene) -> Self {
-        let mut sent = Self::default();
-        for script in scripts.iter().filter(|script| script.side == side) {
-            sent.steps(&script.steps, scene);
-        }
-        sent
-    }
-
     fn steps(&mut self, steps: &[Step], scene: &Scene) {
         for step in steps {
             match step {
@@ -120,7 +112,10 @@ fn missing<T: Copy + Ord>(all: &[T], sent: &BTreeSet<T>) -> Vec<T> {
 async fn every_kind_of_the_wire_is_sent_by_a_script_of_each_side_that_can() {
     let (scene, scripts) = (Scene::open().await.unwrap(), script::all());
     for side in [Side::Client, Side::Gateway] {
-        let sent = Sent::by(&scripts, side, &scene);
+        let mut sent = Sent::default();
+        for script in scripts.iter().filter(|script| script.side == side) {
+            sent.steps(&script.steps, &scene);
+        }
         assert_eq!(missing(CommandKind::ALL, &sent.commands), [], "{side:?}");
         assert_eq!(missing(FrameKind::ALL, &sent.frames), [], "{side:?}");
         assert_eq!(missing(StreamKind::ALL, &sent.streams), [], "{side:?}");

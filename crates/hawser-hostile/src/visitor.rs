@@ -61,15 +61,6 @@ struct Counts {
     answered: AtomicU64,
 }
 
-impl Counts {
-    fn tally(&self) -> Tally {
-        Tally {
-            asked: self.asked.load(Ordering::Relaxed),
-            answered: self.answered.load(Ordering::Relaxed),
-        }
-    }
-}
-
 impl Visitor {
     /// Begins, in a thread of its own. Nothing counts yet.
     pub(crate) fn start(proxy: SocketAddr) -> io::Result<Self> {
@@ -105,7 +96,11 @@ impl Visitor {
     async fn wait_until(&self, is_enough: impl Fn(&Tally) -> bool) -> [Tally; 2] {
         let until = Instant::now() + PATIENCE + PERIOD;
         loop {
-            let tallies = [&self.shared.connections, &self.shared.datagrams].map(Counts::tally);
+            let counts = [&self.shared.connections, &self.shared.datagrams];
+            let tallies = counts.map(|counts| Tally {
+                asked: counts.asked.load(Ordering::Relaxed),
+                answered: counts.answered.load(Ordering::Relaxed),
+            });
             if tallies.iter().all(&is_enough) || Instant::now() > until {
                 return tallies;
             }

@@ -64,7 +64,9 @@ impl HostPort {
         let port = match (parts.port, default_port) {
             (PortPart::Number(port), _) => port,
             (PortPart::Absent | PortPart::Ambiguous(_), Some(port)) => port,
-            (PortPart::Absent, None) => return Err(ParseHostPortError::no_port(text)),
+            (PortPart::Absent, None) => {
+                return Err(ParseHostPortError::NoPort { got: excerpt(text) });
+            }
             (PortPart::Ambiguous(ip), None) => return Err(ParseHostPortError::Brackets { ip }),
             (PortPart::Empty, _) => return Err(ParseHostPortError::port("")),
         };
@@ -146,10 +148,6 @@ impl ParseHostPortError {
 
     fn port(got: &str) -> Self {
         Self::Port { got: excerpt(got) }
-    }
-
-    fn no_port(got: &str) -> Self {
-        Self::NoPort { got: excerpt(got) }
     }
 }
 

@@ -54,7 +54,8 @@ impl FromStr for Invite {
         let rest = text
             .strip_prefix(SCHEME)
             .ok_or_else(|| InviteError::Scheme {
-                got: excerpt(before_fragment(text)),
+                // Errors must never show what stands behind the `#`.
+                got: excerpt(text.split('#').next().unwrap_or_default()),
             })?;
         let (authority, fragment) = rest.split_once('#').ok_or(InviteError::NoFragment)?;
         let first: HostPort = authority.strip_suffix('/').unwrap_or(authority).parse()?;
@@ -83,11 +84,6 @@ pub fn read_reference(reference: &str) -> Result<Invite, InviteError> {
     let bytes = Zeroizing::new(files::read_bounded(&file, path, MAX_FILE)?);
     // Non-UTF-8 bytes are no invite; the error about the scheme says so.
     std::str::from_utf8(&bytes).unwrap_or_default().parse()
-}
-
-/// Returns the part before the `#`, since errors must never show the part behind it.
-fn before_fragment(text: &str) -> &str {
-    text.split('#').next().unwrap_or_default()
 }
 
 const MAX_FILE: u64 = 16 * 1024;

@@ -157,9 +157,11 @@ impl Measurement<'_> {
             false,
         );
         self.with_daemons("auto", as_packets, |captured, bench, scenario| {
+            let congestion = as_packets.then_some(Congestion::Cubic);
+            let port = crate::meter::port(false, congestion);
             let order = Order {
-                congestion: as_packets.then_some(Congestion::Cubic),
-                server: meter_at(as_packets),
+                congestion,
+                server: std::net::SocketAddrV4::new(crate::topology::SERVER, port),
                 ..bench.plain_order(direction, bytes)
             };
             let steps = scenario.steps(carried.is_announced());
@@ -232,11 +234,6 @@ fn play(
         }
     }
     Ok(())
-}
-
-fn meter_at(as_packets: bool) -> std::net::SocketAddrV4 {
-    let control = as_packets.then_some(Congestion::Cubic);
-    std::net::SocketAddrV4::new(crate::topology::SERVER, crate::meter::port(false, control))
 }
 
 /// Of the rate of all links that datagrams are offered at: what is added to each counts, too.

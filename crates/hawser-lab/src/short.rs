@@ -140,16 +140,14 @@ fn start_web(bench: &Bench, folder: &Path) -> Result<(Option<Program>, &'static 
                 .lab()
                 .server()
                 .run(|| std::net::TcpListener::bind(WEB))?;
-            std::thread::spawn(move || serve_pages(&listener));
+            std::thread::spawn(move || {
+                for connection in listener.incoming().flatten() {
+                    std::thread::spawn(move || answer(connection));
+                }
+            });
             Ok((None, "built-in"))
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-fn serve_pages(listener: &std::net::TcpListener) {
-    for connection in listener.incoming().flatten() {
-        std::thread::spawn(move || answer(connection));
     }
 }
 

@@ -123,7 +123,11 @@ fn run(
                 peer: peer.as_ref(),
             };
             let name = format!("{}-{}-{number}", row.direction.name(), row.transport.name());
-            case.add_to(row, &folder.join(name));
+            match case.measure(row.direction, row.transport, &folder.join(name)) {
+                Ok(sample) => row.samples.push(sample),
+                Err(error) => row.failures.push(error.to_string()),
+            }
+            eprintln!("  {:<16} {}", scenario.name, row.line());
         }
     }
     for row in &mut rows {
@@ -148,15 +152,6 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Measures one transport once, in a lab of its own.
-    fn add_to(&self, row: &mut Row, place: &Path) {
-        match self.measure(row.direction, row.transport, place) {
-            Ok(sample) => row.samples.push(sample),
-            Err(error) => row.failures.push(error.to_string()),
-        }
-        eprintln!("  {:<16} {}", self.scenario.name, row.line());
-    }
-
     fn measure(
         &self,
         direction: Direction,

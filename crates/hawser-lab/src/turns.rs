@@ -37,7 +37,8 @@ pub(crate) fn in_turns<T>(
             scope.spawn(|| {
                 while let Some(scenario) = turns.next() {
                     let result = work(scenario);
-                    turns.end(scenario);
+                    turns.lock().running -= load(scenario);
+                    turns.ended.notify_all();
                     let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
                     done(scenario, result);
                 }
@@ -77,11 +78,6 @@ impl<'a> Turns<'a> {
             }
             state = self.ended.wait(state).unwrap_or_else(|e| e.into_inner());
         }
-    }
-
-    fn end(&self, scenario: &Scenario) {
-        self.lock().running -= load(scenario);
-        self.ended.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'a>> {

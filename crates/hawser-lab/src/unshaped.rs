@@ -63,7 +63,13 @@ fn measure(options: &Options, bench: &Bench, direction: Direction) -> Vec<Row> {
     for started in candidates::start(options, bench, direction) {
         kinds.push(match started {
             Ok(candidate) => (candidate.by, Tally::default(), Some(candidate)),
-            Err((by, error)) => (by, Tally::failed(&error), None),
+            Err((by, error)) => {
+                let failed = Tally {
+                    failures: vec![error.to_string()],
+                    ..Tally::default()
+                };
+                (by, failed, None)
+            }
         });
     }
     if !options.only.is_empty() {
@@ -93,13 +99,6 @@ struct Tally {
 }
 
 impl Tally {
-    fn failed(error: &impl ToString) -> Self {
-        Self {
-            failures: vec![error.to_string()],
-            ..Self::default()
-        }
-    }
-
     /// Makes one transfer, with an eye on the processes that carry it.
     fn measure(&mut self, bench: &Bench, candidate: &Candidate, direction: Direction) {
         let used = |process: u32| cpu::of(process).unwrap_or_default();

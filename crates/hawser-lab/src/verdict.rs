@@ -36,29 +36,16 @@ pub enum Asked {
 impl Verdict {
     /// Sets a figure against what is asked of it. One that is infinite was never reached.
     pub fn new(what: String, figure: f64, asked: Asked) -> Self {
+        let met = match asked {
+            Asked::AtLeast(bound) => figure >= bound,
+            Asked::AtMost(bound) => figure <= bound,
+            Asked::Below(bound) => figure < bound,
+        };
         Self {
             what,
             figure: Some(figure).filter(|figure| figure.is_finite()),
             asked,
-            met: asked.allows(figure),
-        }
-    }
-
-    /// Returns the distance to the bound; zero or less when it is met.
-    fn short_by(&self) -> Option<f64> {
-        self.figure.map(|figure| match self.asked {
-            Asked::AtLeast(bound) => bound - figure,
-            Asked::AtMost(bound) | Asked::Below(bound) => figure - bound,
-        })
-    }
-}
-
-impl Asked {
-    fn allows(self, figure: f64) -> bool {
-        match self {
-            Self::AtLeast(bound) => figure >= bound,
-            Self::AtMost(bound) => figure <= bound,
-            Self::Below(bound) => figure < bound,
+            met,
         }
     }
 }
@@ -76,9 +63,15 @@ impl fmt::Display for Asked {
 /// A line for each verdict, with the name of what it belongs to in front.
 pub(crate) fn lines<'a>(all: impl IntoIterator<Item = (&'a str, &'a Verdict)>) -> String {
     let row = |(of, verdict): (&str, &Verdict)| {
-        let word = match (verdict.met, verdict.short_by()) {
+        let word = match (verdict.met, verdict.figure) {
             (true, _) => "met".to_owned(),
-            (false, Some(missing)) => format!("SHORT by {missing:.3}"),
+            (false, Some(figure)) => {
+                let missing = match verdict.asked {
+                    Asked::AtLeast(bound) => bound - figure,
+                    Asked::AtMost(bound) | Asked::Below(bound) => figure - bound,
+                };
+                format!("SHORT by {missing:.3}")
+            }
             (false, None) => "SHORT".to_owned(),
         };
         vec![

@@ -35,9 +35,13 @@ pub(crate) fn run(
         payloads.push((direction, stage.warm_up(direction)?));
     }
     let before = stage.memory()?;
+    let crowds = match &options.crowds[..] {
+        [] => Crowd::value_variants(),
+        asked => asked,
+    };
     let (mut cases, mut failures) = (Vec::new(), Vec::new());
     for (direction, payload) in payloads {
-        for crowd in chosen(&options.crowds) {
+        for crowd in crowds.iter().copied() {
             let what = (direction, payload);
             cases.push(Case::measure(&mut stage, crowd, what, &mut failures));
         }
@@ -66,13 +70,5 @@ impl Findings for WatchersReport {
 
     fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
-    }
-}
-
-/// Returns the crowds that were asked for, or all.
-fn chosen(asked: &[Crowd]) -> Vec<Crowd> {
-    match asked {
-        [] => Crowd::value_variants().to_vec(),
-        asked => asked.to_vec(),
     }
 }

@@ -114,7 +114,8 @@ impl Askers {
         }
         let processes = fs::read_dir("/proc").ok()?.flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let found = numbers.into_iter().find(|process| holds(*process, socket));
+        let holds = |process| open_files(process).any(|file| file == socket);
+        let found = numbers.into_iter().find(|process| holds(*process));
         // This process can search almost all processes of its own user, and all when privileged:
         // that one socket is not found says nothing about the others.
         let is_foreign = self.own != ROOT && user != self.own;
@@ -186,11 +187,6 @@ fn octets(address: IpAddr) -> [u8; 16] {
             octets
         }
     }
-}
-
-/// True if the process has this socket among its open files.
-fn holds(process: u32, socket: &str) -> bool {
-    open_files(process).any(|file| file == socket)
 }
 
 /// Returns the open files of a process, as far as this process may read them.

@@ -120,7 +120,7 @@ impl Names {
                 result = &mut over_links, if problem.is_none() => match result {
                     Ok(addresses) => {
                         if system_may_answer {
-                            self.note_silence();
+                            self.lock().silent_until = Some(Instant::now() + SILENCE);
                         }
                         return Ok(addresses);
                     }
@@ -218,10 +218,6 @@ impl Names {
         } else {
             HEAD_START
         }
-    }
-
-    fn note_silence(&self) {
-        self.lock().silent_until = Some(Instant::now() + SILENCE);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {

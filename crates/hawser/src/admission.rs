@@ -70,13 +70,6 @@ impl Door {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn refresh(&self) {
-        let reloaded = self.store.as_ref().map(GatewayStore::reload_if_changed);
-        if let Some(Err(error)) = reloaded {
-            tracing::warn!(%error, "cannot reload the list of peers");
-        }
-    }
 }
 
 impl Memory {
@@ -118,7 +111,10 @@ impl Admission for Door {
                 return true;
             }
         }
-        self.refresh();
+        let reloaded = self.store.as_ref().map(GatewayStore::reload_if_changed);
+        if let Some(Err(error)) = reloaded {
+            tracing::warn!(%error, "cannot reload the list of peers");
+        }
         self.store
             .as_ref()
             .is_some_and(|store| store.is_peer(key) || store.accepts_enrolment(key, now))

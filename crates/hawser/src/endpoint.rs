@@ -272,10 +272,10 @@ impl Endpoint {
         let known = store.as_ref().and_then(|store| store.gateway(&peer.key));
         if known.is_some() || peer.invite.is_none() {
             match self.open_client(&peer, None).await {
-                // A known peer has revoked this host since: the new invite is for this case.
-                Err(error) if peer.invite.is_none() || !is_refusal(&error) => return Err(error),
-                Err(_) => {}
                 Ok(connection) => return Ok(connection),
+                // A known peer has revoked this host since: the new invite is for this case.
+                Err(ConnectError::Open(OpenStreamError::NotAdmitted)) if peer.invite.is_some() => {}
+                Err(error) => return Err(error),
             }
         }
         let connection = self.open_client(&peer, peer.invite.clone()).await?;
@@ -329,11 +329,6 @@ impl Endpoint {
     fn client_store(&self) -> Result<Option<ClientStore>, StoreError> {
         self.inner.state.as_ref().map(ClientStore::open).transpose()
     }
-}
-
-/// True if the peer answered and does not admit this host.
-fn is_refusal(error: &ConnectError) -> bool {
-    matches!(error, ConnectError::Open(OpenStreamError::NotAdmitted))
 }
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::scan::Binding;
 use super::tree::Tree;
 
 /// A line of one file that names an item of another.
@@ -23,7 +22,9 @@ pub(crate) fn imports(tree: &Tree) -> Vec<Import> {
     let mut found = BTreeSet::new();
     for (number, node) in tree.nodes() {
         let module = &node.module;
-        let used = module.bindings.iter().filter(|b| is_used(b, node));
+        // A name that is only passed on to other modules is not used.
+        let used = module.bindings.iter();
+        let used = used.filter(|b| !b.is_public || module.words.contains_key(&b.name));
         let used = used.map(|b| (b.path.clone(), b.line));
         let words = if module.globs.is_empty() {
             None
@@ -37,34 +38,23 @@ pub(crate) fn imports(tree: &Tree) -> Vec<Import> {
             .iter()
             .map(|(path, line)| (path.clone(), *line));
         for (path, line) in used.chain(in_code).chain(from_globs) {
-            let Some(to) = file_of(tree, number, &path) else {
+            // Modules, and what lies outside the crate, don't count.
+            let target = resolve(tree, number, &path, &mut BTreeSet::new());
+            let Some(Target::Item(to)) = target else {
                 continue;
             };
-            if to != node.file {
+            let to = &tree.node(to).file;
+            if *to != node.file {
                 found.insert(Import {
                     from: node.file.clone(),
                     line,
                     name: path.join("::"),
-                    to: to.to_owned(),
+                    to: to.clone(),
                 });
             }
         }
     }
     found.into_iter().collect()
-}
-
-/// A name that is only passed on to other modules is not used.
-fn is_used(binding: &Binding, node: &super::tree::Node) -> bool {
-    !binding.is_public || node.module.words.contains_key(&binding.name)
-}
-
-/// Returns the file that defines what `path` names in module `from`; `None` for a module, and for
-/// what lies outside the crate.
-fn file_of<'a>(tree: &'a Tree, from: usize, path: &[String]) -> Option<&'a str> {
-    match resolve(tree, from, path, &mut BTreeSet::new())? {
-        Target::Item(module) => Some(&tree.node(module).file),
-        Target::Module(_) => None,
-    }
 }
 
 #[derive(Clone, Copy)]

@@ -179,7 +179,7 @@ impl Scanner {
             ("const", Some(next)) if ["fn", "unsafe", "extern"].contains(&next.as_str()) => {
                 self.at += 1;
             }
-            (_, Some(name)) if is_item_word(word) => {
+            (_, Some(name)) if ITEM_WORDS.contains(&word) => {
                 if depth == 0 {
                     module.items.insert(name);
                 }
@@ -269,10 +269,7 @@ impl Module {
     }
 }
 
-/// True for a word behind which the name of a new item stands.
-fn is_item_word(word: &str) -> bool {
-    const WORDS: [&str; 8] = [
-        "fn", "struct", "enum", "union", "trait", "type", "const", "static",
-    ];
-    WORDS.contains(&word)
-}
+/// Words behind which the name of a new item stands.
+const ITEM_WORDS: [&str; 8] = [
+    "fn", "struct", "enum", "union", "trait", "type", "const", "static",
+];

@@ -40,6 +40,12 @@ impl Program {
             each.join(" ")
         };
         let setting = format!("CARGO_PROFILE_{}", profile.to_uppercase().replace('-', "_"));
+        let mut rust_flags = flags("--remap-path-prefix");
+        // Functions with equal code are kept once, where the linker can do that.
+        if links_with(FOLD, work) {
+            rust_flags.push(' ');
+            rust_flags.push_str(FOLD);
+        }
         // Below the workspace's folder, whose path is replaced.
         let target = root.join("target");
         run(cargo()
@@ -47,7 +53,7 @@ impl Program {
             .arg(profile)
             .arg("--target-dir")
             .arg(&target)
-            .env("RUSTFLAGS", rust_flags(flags("--remap-path-prefix"), work))
+            .env("RUSTFLAGS", rust_flags)
             .env("CFLAGS", flags("-ffile-prefix-map"))
             .env("SOURCE_DATE_EPOCH", &release.time)
             .env("CARGO_INCREMENTAL", "0")
@@ -76,16 +82,6 @@ impl Program {
             symbols: None,
         })
     }
-}
-
-/// Flags of the compiler: these, and that functions with equal code are kept once, where the linker
-/// can do that.
-fn rust_flags(mut flags: String, work: &Path) -> String {
-    if links_with(FOLD, work) {
-        flags.push(' ');
-        flags.push_str(FOLD);
-    }
-    flags
 }
 
 /// Whether a program can be linked with this flag; it is put into `work`.

@@ -43,10 +43,16 @@ fn long_lines(extension: &str, text: &str) -> Vec<usize> {
             continue;
         }
         let is_excused = match extension {
-            "rs" => rust
-                .as_ref()
-                .is_some_and(|source| is_in_literal(source, index)),
-            "md" => is_fenced || line.trim_start().starts_with('|') || is_link(line),
+            "rs" => {
+                // A literal covers the first column that is too many.
+                let code = rust.as_ref().and_then(|source| source.lines.get(index));
+                code.is_some_and(|code| code.chars().nth(COLUMNS) == Some('"'))
+            }
+            "md" => {
+                // `[name]: address`
+                let is_link = line.starts_with('[') && line.contains("]: ");
+                is_fenced || is_link || line.trim_start().starts_with('|')
+            }
             _ => is_quoted(line),
         };
         if !is_excused {
@@ -64,12 +70,6 @@ fn width(line: &str) -> usize {
     })
 }
 
-/// True where a literal covers the first column that is too many.
-fn is_in_literal(source: &Source, index: usize) -> bool {
-    let code = source.lines.get(index).map_or("", String::as_str);
-    code.chars().nth(COLUMNS) == Some('"')
-}
-
 fn is_quoted(line: &str) -> bool {
     let behind = line
         .char_indices()
@@ -79,11 +79,6 @@ fn is_quoted(line: &str) -> bool {
     ['"', '\'', '`']
         .iter()
         .any(|quote| before.matches(*quote).count() % 2 == 1 && behind.contains(*quote))
-}
-
-/// `[name]: address`
-fn is_link(line: &str) -> bool {
-    line.starts_with('[') && line.contains("]: ")
 }
 
 fn is_one_word(line: &str) -> bool {

@@ -54,7 +54,8 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     for line in prose(text) {
-        let line = without_code(line);
+        // Without what stands between backticks.
+        let line: String = line.split('`').step_by(2).collect();
         let mut rest = &line[..];
         while let Some((_, after)) = rest.split_once("](") {
             let end = after.find([')', ' ']).unwrap_or(after.len());
@@ -102,11 +103,6 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
         is_code ^= is_fence;
         !is_code && !is_fence
     })
-}
-
-/// A line without what stands between backticks.
-fn without_code(line: &str) -> String {
-    line.split('`').step_by(2).collect()
 }
 
 /// A path without `.` and `..`.

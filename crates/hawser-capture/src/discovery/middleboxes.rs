@@ -144,7 +144,11 @@ impl Middleboxes {
         if is_private(to) || passage.has_passed(now) {
             return found;
         }
-        passage.in_a_row.insert(network_of(to));
+        // A network in the size that providers get, so that one owner has few.
+        let to = to.to_canonical();
+        let length = if to.is_ipv4() { 16 } else { 32 };
+        let network = IpNet::new_assert(to, length).trunc();
+        passage.in_a_row.insert(network);
         if passage.in_a_row.len() >= LINK_AT_FAULT {
             passage.in_a_row.clear();
             found.extend(self.on_fault(now, (place.0, None), true));
@@ -183,13 +187,6 @@ impl Passage {
         self.passed
             .is_some_and(|passed| now.since(passed) < PASSAGE)
     }
-}
-
-/// Returns an address's network, in the size that providers get, so that one owner has few.
-fn network_of(address: IpAddr) -> IpNet {
-    let address = address.to_canonical();
-    let length = if address.is_ipv4() { 16 } else { 32 };
-    IpNet::new_assert(address, length).trunc()
 }
 
 /// Drops the entry with the earliest time from a table that is full.

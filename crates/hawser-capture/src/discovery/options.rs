@@ -52,15 +52,6 @@ impl Announcement {
             Self::BondAsInPaper => tables::OFFER_PAPER,
         }
     }
-
-    /// Returns the option of such a SYN, before its connection has a number.
-    fn question(self, interfaces: u8) -> Result<SynOptionBytes, CaptureError> {
-        let form = match self {
-            Self::BondAsInPaper => OfferForm::Paper,
-            Self::There | Self::Bond => OfferForm::Binary,
-        };
-        option(form, self != Self::There, interfaces, None)
-    }
 }
 
 impl FrontedPort {
@@ -101,7 +92,13 @@ pub(super) fn questions(
         Announcement::Bond,
         Announcement::BondAsInPaper,
     ] {
-        questions[says.number() as usize] = padded(&says.question(interfaces)?);
+        let form = match says {
+            Announcement::BondAsInPaper => OfferForm::Paper,
+            Announcement::There | Announcement::Bond => OfferForm::Binary,
+        };
+        // The connection has no number yet.
+        let question = option(form, says != Announcement::There, interfaces, None)?;
+        questions[says.number() as usize] = padded(&question);
     }
     Ok(questions)
 }

@@ -28,7 +28,8 @@ pub enum Unaffected {
 /// When the file cannot be read.
 pub fn unaffected(path: &Path) -> io::Result<Option<Unaffected>> {
     let (head, metadata) = head(path)?;
-    if is_privileged(&metadata) {
+    let own = rustix::process::geteuid().as_raw();
+    if metadata.mode() & SET_USER != 0 && metadata.uid() != own {
         return Ok(Some(Unaffected::Privileged));
     }
     match interpreter(&head) {
@@ -42,11 +43,6 @@ fn head(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_HEAD).read_to_end(&mut bytes)?;
     Ok((bytes, fs::metadata(path)?))
-}
-
-fn is_privileged(metadata: &Metadata) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    metadata.mode() & SET_USER != 0 && metadata.uid() != own
 }
 
 /// Returns the interpreter in a script's first line.

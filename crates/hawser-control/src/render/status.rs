@@ -83,18 +83,16 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
     let kill_switch = snapshot.kill_switch;
     let kill_switch = kill_switch.map(|it| kill_switch_line(it.age));
     let registration = snapshot.registration.as_ref().map(registration_line);
-    let before = snapshot.predecessor.as_ref().map(predecessor_line);
+    let before = snapshot.predecessor.as_ref().map(|before| {
+        let PredecessorStatus { open, ends_in } = before;
+        format!(
+            "upgraded: the process of before serves what is left, {open}, for {} at most",
+            span(*ends_in)
+        )
+    });
     let lines = lines.into_iter().chain(before);
     let lines = lines.chain(kill_switch).chain(registration);
     lines.map(|line| clip(&line, width)).collect()
-}
-
-fn predecessor_line(before: &PredecessorStatus) -> String {
-    let PredecessorStatus { open, ends_in } = before;
-    format!(
-        "upgraded: the process of before serves what is left, {open}, for {} at most",
-        span(*ends_in)
-    )
 }
 
 /// Returns the warning that a kill switch is on, with its age and how to remove it.
@@ -197,7 +195,12 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
     );
     let mut lines = vec![clip(&printable(&title), width)];
     lines.extend(left(session.is_left).map(|line| clip(line, width)));
-    lines.extend(interruption(session).map(|line| clip(&printable(&line), width)));
+    // The time is known while no link answers.
+    lines.extend(session.since_unix_ms.map(|since| {
+        let reason = session.reason.as_deref().unwrap_or("unknown");
+        let line = format!("  interrupted since {}: {reason}", clock(since));
+        clip(&printable(&line), width)
+    }));
     lines.push(clip(&moved, width));
     lines.extend(twice(session).map(|line| clip(&line, width)));
     lines.extend(transport(&session.transport).map(|line| clip(&printable(&line), width)));
@@ -212,13 +215,6 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
 /// Returns a note that another session has replaced this one.
 pub(super) fn left(is_left: bool) -> Option<&'static str> {
     is_left.then_some("  another session has replaced it; streams that were open end here")
-}
-
-/// Returns since when no link answers, and why.
-fn interruption(session: &SessionStatus) -> Option<String> {
-    let since = clock(session.since_unix_ms?);
-    let reason = session.reason.as_deref().unwrap_or("unknown");
-    Some(format!("  interrupted since {since}: {reason}"))
 }
 
 fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {

@@ -39,7 +39,13 @@ impl<const N: usize> Table<N> {
             let cells = row.iter().zip(self.sides).zip(widths);
             let cells: Vec<String> = cells
                 .filter(|(_, room)| *room > 0)
-                .map(|((text, side), room)| cell(text, side, room))
+                .map(|((text, side), room)| {
+                    let text = clip(text, room);
+                    match side {
+                        Side::Right => format!("{text:>room$}"),
+                        Side::Left | Side::Flexible => format!("{text:<room$}"),
+                    }
+                })
                 .collect();
             let line = format!("{:indent$}{}", "", cells.join(GAP));
             clip(line.trim_end(), width)
@@ -58,7 +64,10 @@ impl<const N: usize> Table<N> {
         let used = widths.iter().sum::<usize>() + GAP.len() * N.saturating_sub(1);
         let mut excess = used.saturating_sub(room);
         for (place, width) in widths.iter_mut().enumerate() {
-            if excess > 0 && self.is_bare(place) {
+            // A flexible column with nothing but its header is left out.
+            let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(place));
+            let is_flexible = self.sides.get(place) == Some(&Side::Flexible);
+            if excess > 0 && is_flexible && cells.all(String::is_empty) {
                 excess = excess.saturating_sub(*width + GAP.len());
                 *width = 0;
             }
@@ -73,20 +82,6 @@ impl<const N: usize> Table<N> {
             }
         }
         widths
-    }
-
-    /// Returns whether it is a flexible column with nothing but its header.
-    fn is_bare(&self, place: usize) -> bool {
-        let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(place));
-        self.sides.get(place) == Some(&Side::Flexible) && cells.all(String::is_empty)
-    }
-}
-
-fn cell(text: &str, side: Side, room: usize) -> String {
-    let text = clip(text, room);
-    match side {
-        Side::Right => format!("{text:>room$}"),
-        Side::Left | Side::Flexible => format!("{text:<room$}"),
     }
 }
 

@@ -190,7 +190,8 @@ impl Directory {
         replace: bool,
     ) -> Result<bool, ReceiveError> {
         let name = offer.path.name();
-        if self.link_target(name.as_str()).as_deref() == Some(target.as_bytes()) {
+        let known = readlinkat(&self.handle, name.as_str(), Vec::new());
+        if known.is_ok_and(|known| known.as_bytes() == target.as_bytes()) {
             return Ok(false);
         }
         self.check_entry()?;
@@ -225,11 +226,6 @@ impl Directory {
         renameat(here, &draft, here, name.as_str()).inspect_err(|_| {
             let _ = remove();
         })
-    }
-
-    fn link_target(&self, name: &str) -> Option<Vec<u8>> {
-        let target = readlinkat(&self.handle, name, Vec::new()).ok()?;
-        Some(target.into_bytes())
     }
 
     /// Removes the files of an earlier, unfinished transfer of this name.

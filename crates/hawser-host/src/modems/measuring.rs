@@ -53,7 +53,8 @@ impl Measuring {
         };
         let rate = modem.get(SIGNAL).and_then(|it| property(it, "Rate"));
         let is_off = rate == Some(0_u32);
-        let is_refused = self.refused.get(path).is_some_and(Refusal::holds);
+        let refusal = self.refused.get(path);
+        let is_refused = refusal.is_some_and(|it| Instant::now() < it.until);
         if !is_off || is_refused {
             return;
         }
@@ -103,12 +104,6 @@ impl Measuring {
     pub(super) async fn end(self) {
         // The guard has little to do, so this waits for it.
         let _ = tokio::task::spawn_blocking(move || drop(self.guard)).await;
-    }
-}
-
-impl Refusal {
-    fn holds(&self) -> bool {
-        Instant::now() < self.until
     }
 }
 

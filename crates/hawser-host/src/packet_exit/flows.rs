@@ -172,8 +172,9 @@ impl FlowRules {
             .filter(|(net, key)| before.get(*net) != Some(*key))
         {
             let is_new = self.known.insert(*key);
+            let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
             for direction in self.directions {
-                let chain = format!("{}_{}", direction.name, hex(key));
+                let chain = format!("{}_{hex}", direction.name);
                 if is_new {
                     commands.push(self.chain(&chain));
                 }
@@ -272,14 +273,6 @@ pub(super) const fn ip(net: &IpNet) -> &'static str {
         IpNet::V4(_) => "ip",
         IpNet::V6(_) => "ip6",
     }
-}
-
-fn hex(key: &[u8; 32]) -> String {
-    let mut text = String::new();
-    for byte in key {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 const FAMILIES: [(&str, &str); 2] = [("ip", "ipv4"), ("ip6", "ipv6")];

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -64,7 +65,9 @@ impl Enclosure {
     /// The system's error.
     pub fn prepare() -> io::Result<Self> {
         let mut number = [0; 16];
-        getrandom(&mut number)?;
+        SystemRandom::new()
+            .fill(&mut number)
+            .map_err(|_| io::Error::other("no random numbers"))?;
         let digits = number.iter().map(|byte| format!("{byte:02x}"));
         let name = format!("hawser-tun-{}", digits.collect::<String>());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
@@ -149,7 +152,13 @@ pub fn enter(
     if let Err(error) = fs::write(PING_GROUPS, format!("{group} {group}")) {
         tracing::debug!(%error, "cannot allow pings");
     }
-    cover_names(resolv_conf).map_err(EnclosureError::Names)?;
+    let cover_names = || {
+        // `resolv.conf` is often a symbolic link.
+        let over = fs::canonicalize(RESOLV_CONF)?;
+        let text = |path: &Path| CString::new(path.as_os_str().as_bytes());
+        sys::cover_file(&text(resolv_conf)?, &text(&over)?)
+    };
+    cover_names().map_err(EnclosureError::Names)?;
     let mut hand_over = || {
         send_file(&outside, &file)?;
         outside.read_exact(&mut [0])
@@ -167,13 +176,6 @@ fn leave() -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
-}
-
-fn cover_names(by: &Path) -> io::Result<()> {
-    // `resolv.conf` is often a symbolic link.
-    let over = fs::canonicalize(RESOLV_CONF)?;
-    let text = |path: &Path| CString::new(path.as_os_str().as_bytes());
-    sys::cover_file(&text(by)?, &text(&over)?)
 }
 
 fn send_file(socket: &UnixStream, file: &OwnedFd) -> io::Result<()> {
@@ -207,14 +209,6 @@ fn receive_file(socket: &tokio::net::UnixStream) -> io::Result<OwnedFd> {
     files
         .next()
         .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-}
-
-fn getrandom(into: &mut [u8]) -> io::Result<()> {
-    use ring::rand::SecureRandom as _;
-    let random = ring::rand::SystemRandom::new();
-    random
-        .fill(into)
-        .map_err(|_| io::Error::other("no random numbers"))
 }
 
 const NAME: &str = "hawser0";

@@ -111,7 +111,10 @@ impl Frames {
     /// Writes all packets; joins consecutive packets of a flow in one frame.
     pub(super) fn write_all(&self, write: &impl Write, packets: &mut Vec<Bytes>) -> Written {
         let mut written = Written::default();
-        if packets.len() < 2 || !self.joins() {
+        // Some versions of the kernel claim to accept frames of several packets, and refuse them.
+        let joins = matches!(self.kind, TunFrames::Tcp | TunFrames::TcpAndUdp)
+            && self.refused.load(Ordering::Relaxed) < MAX_REFUSED;
+        if packets.len() < 2 || !joins {
             for packet in packets.drain(..) {
                 self.write_counted(write, &packet, &mut written);
             }
@@ -129,13 +132,6 @@ impl Frames {
             self.write_frame(write, &frame, &mut written);
         }
         written
-    }
-
-    /// Returns whether the kernel accepts frames of several packets. Some versions claim so and
-    /// refuse all of them.
-    fn joins(&self) -> bool {
-        matches!(self.kind, TunFrames::Tcp | TunFrames::TcpAndUdp)
-            && self.refused.load(Ordering::Relaxed) < MAX_REFUSED
     }
 
     fn write_frame(&self, write: &impl Write, frame: &Frame, written: &mut Written) {

@@ -233,12 +233,12 @@ async fn remove_all(handle: &Handle) -> Result<(), rtnetlink::Error> {
 
 /// Removes those of Hawser's rules that satisfy `is_meant`.
 async fn remove(handle: &Handle, version: IpVersion, is_meant: impl Fn(&RuleMessage) -> bool) {
-    routing_rules::remove(handle, version, |rule| is_ours(rule) && is_meant(rule)).await;
-}
-
-fn is_ours(rule: &RuleMessage) -> bool {
     let ours = [OF_LINK, NOT_BY_DEFAULT, TO_DEVICE];
-    preference(rule).is_some_and(|it| ours.contains(&it)) && way_in(rule) == Some(OWN)
+    routing_rules::remove(handle, version, |rule| {
+        let is_ours = preference(rule).is_some_and(|it| ours.contains(&it));
+        is_ours && way_in(rule) == Some(OWN) && is_meant(rule)
+    })
+    .await;
 }
 
 fn is_of(rule: &RuleMessage, address: IpAddr) -> bool {

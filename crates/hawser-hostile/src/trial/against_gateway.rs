@@ -42,7 +42,9 @@ pub(super) async fn run(
     let honest = Honest::start(beside.listens()?, conditions.pace)?;
     let visitor = Visitor::start(other.listens()?)?;
     wait_for_bytes(&honest, 0).await?;
-    let before = rate(&honest, conditions.before).await;
+    let (began, bytes) = (Instant::now(), honest.bytes());
+    tokio::time::sleep(conditions.before).await;
+    let before = (honest.bytes() - bytes) as f64 / began.elapsed().as_secs_f64();
 
     let mut course = Course::begin(gateway, script, conditions)?;
     course.outcome.goodput_before = Some(before);
@@ -189,13 +191,6 @@ async fn wait_for_bytes(honest: &Honest, beyond: u64) -> Result<(), HostileError
         tokio::time::sleep(POLL).await;
     }
     Ok(())
-}
-
-/// Bytes a second over so long.
-async fn rate(honest: &Honest, time: Duration) -> f64 {
-    let (began, bytes) = (Instant::now(), honest.bytes());
-    tokio::time::sleep(time).await;
-    (honest.bytes() - bytes) as f64 / began.elapsed().as_secs_f64()
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -199,7 +199,10 @@ impl Course {
         let is_alive = self.subject.is_alive();
         let log = self.subject.log();
         let outcome = &mut self.outcome;
-        outcome.expect(is_alive, || format!("the program ended: {}", end_of(&log)));
+        outcome.expect(is_alive, || {
+            let last = log.rmatch_indices('\n').nth(4).map_or(0, |(at, _)| at);
+            format!("the program ended: {}", log[last..].trim())
+        });
         outcome.expect(!log.contains("panicked"), || {
             let line = log.lines().find(|line| line.contains("panicked"));
             format!("a panic: {}", line.unwrap_or_default())
@@ -228,11 +231,6 @@ fn without_numbers(text: &str) -> String {
         .map(|it| if is_number(it) { "N" } else { it })
         .collect();
     words.join(" ")
-}
-
-fn end_of(log: &str) -> &str {
-    let lines = log.rmatch_indices('\n').nth(4).map_or(0, |(at, _)| at);
-    log[lines..].trim()
 }
 
 /// A peer that was too slow tries again so often.

@@ -198,7 +198,10 @@ impl PinStore {
     ) -> Result<Pin, StoreError> {
         let at = canonical(at);
         let until = until.min(now + LONGEST_PIN);
-        let is_known = |it: &Pin| !is_news(it.until, until) && (it.is_confirmed || !confirmed);
+        let is_known = |it: &Pin| {
+            let change = it.until.since(until).max(until.since(it.until));
+            change < WORTH_A_WRITE && (it.is_confirmed || !confirmed)
+        };
         let known = self.pin(at, now);
         if let Some(known) = known.filter(|it| it.key != key || is_known(it)) {
             return Ok(known);
@@ -215,7 +218,12 @@ impl PinStore {
                 }
                 return Ok(known.pin());
             }
-            state.make_room(at.ip(), now);
+            // Where this address or its network has reached its limit, one of its own pins is
+            // evicted, so that no server displaces the pins of others.
+            let (ip, network) = (at.ip(), network_of(at.ip()));
+            state.limit(now, MAX_OF_ADDRESS, |it| it.at.ip() == ip);
+            state.limit(now, MAX_OF_NETWORK, |it| network_of(it.at.ip()) == network);
+            state.limit(now, MAX_PINS, |_| true);
             let server = Server {
                 at,
                 key,
@@ -264,15 +272,6 @@ impl State {
         servers.find(|it| it.at == at && it.counts(now))
     }
 
-    /// Makes room for one more pin of an address. If that address or its network has reached its
-    /// limit, one of its own pins is evicted, so that no server displaces the pins of others.
-    fn make_room(&mut self, ip: IpAddr, now: UnixTime) {
-        let network = network_of(ip);
-        self.limit(now, MAX_OF_ADDRESS, |it| it.at.ip() == ip);
-        self.limit(now, MAX_OF_NETWORK, |it| network_of(it.at.ip()) == network);
-        self.limit(now, MAX_PINS, |_| true);
-    }
-
     /// Evicts one of the pins that satisfy `is_such`, if there are `most`. A host with many
     /// addresses has few provider-sized networks, and displaces no pins of a provider with fewer.
     fn limit(&mut self, now: UnixTime, most: usize, is_such: impl Fn(&Server) -> bool) {
@@ -315,11 +314,6 @@ impl Server {
             is_confirmed: self.confirmed,
         }
     }
-}
-
-/// Returns whether a changed end time is worth a write.
-fn is_news(before: UnixTime, after: UnixTime) -> bool {
-    before.since(after).max(after.since(before)) >= WORTH_A_WRITE
 }
 
 fn canonical(at: SocketAddr) -> SocketAddr {

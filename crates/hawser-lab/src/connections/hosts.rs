@@ -1,7 +1,6 @@
 //! The web server, and the daemon that applications connect through.
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::str::FromStr;
@@ -50,7 +49,13 @@ impl Hosts {
         );
         let lab = Lab::shaped(scenario)?;
         let bench = Bench::new(lab, folder)?;
-        let web = start_web(bench.lab().server(), &folder.join("web"))?;
+        let pages = folder.join("web");
+        std::fs::create_dir_all(web::root(&pages))?;
+        // One file, of which clients ask for as much as they want.
+        let data = std::fs::File::create(web::root(&pages).join("data"))?;
+        data.set_len(LARGEST)?;
+        let addresses = PORTS.map(|port| SocketAddrV4::new(SERVER, port));
+        let web = web::start(bench.lab().server(), &pages, &addresses, "")?;
         let (mut direct, mut session) = (None, None);
         match method {
             Method::Bonded => session = Some(Session::start(&bench, programs, 1)?),
@@ -101,15 +106,6 @@ fn rules(workload: &Workload) -> String {
         format!("[[rule]]\nname = \"application {number}\"\nport = {port}\nclass = \"{class}\"\n")
     };
     applications.map(rule).collect()
-}
-
-/// Starts nginx with one file, of which clients ask for as much as they want.
-fn start_web(host: &NetNs, folder: &Path) -> io::Result<Program> {
-    std::fs::create_dir_all(web::root(folder))?;
-    let data = std::fs::File::create(web::root(folder).join("data"))?;
-    data.set_len(LARGEST)?;
-    let addresses = PORTS.map(|port| SocketAddrV4::new(SERVER, port));
-    web::start(host, folder, &addresses, "")
 }
 
 /// Returns the port of an application's server.

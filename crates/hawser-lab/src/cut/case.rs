@@ -162,14 +162,14 @@ impl Case {
         };
         let [before, later] =
             [self.before, self.later].map(|times| times.map_or(f64::INFINITY, |times| times.max));
+        let caught = match self.caught.untold {
+            0 => self.caught.longest.max(self.caught.longest_failed),
+            _ => f64::INFINITY,
+        };
         [
             most("later: failed", self.later_failed as f64, 0.0),
             most("later: longest, beyond before, s", later - before, DELAY),
-            most(
-                "caught: longest until told or answered, s",
-                self.caught.worst(),
-                AT_ONCE,
-            ),
+            most("caught: longest until told or answered, s", caught, AT_ONCE),
             most("old on a living link: broken", self.old.broken as f64, 0.0),
         ]
     }
@@ -207,15 +207,6 @@ impl Caught {
             }
         }
         caught
-    }
-
-    /// Returns the longest time until an answer or an error; infinite where a connection got
-    /// neither.
-    fn worst(&self) -> f64 {
-        match self.untold {
-            0 => self.longest.max(self.longest_failed),
-            _ => f64::INFINITY,
-        }
     }
 }
 

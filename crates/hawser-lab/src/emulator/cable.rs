@@ -134,7 +134,8 @@ impl Cable {
     fn take_in(&mut self) -> usize {
         let mut total = 0;
         let now = monotonic();
-        let wall_offset = wall_clock().saturating_sub(Duration::from_nanos(now.as_nanos()));
+        let wall_offset =
+            clock(libc::CLOCK_REALTIME).saturating_sub(Duration::from_nanos(now.as_nanos()));
         let Self {
             sockets,
             directions,
@@ -307,10 +308,6 @@ fn add(counter: &AtomicU64, count: u64) {
 
 pub(super) fn monotonic() -> Instant {
     Instant::from_nanos(u64::try_from(clock(libc::CLOCK_MONOTONIC).as_nanos()).unwrap_or(0))
-}
-
-fn wall_clock() -> Duration {
-    clock(libc::CLOCK_REALTIME)
 }
 
 fn clock(id: libc::clockid_t) -> Duration {

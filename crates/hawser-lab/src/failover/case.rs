@@ -39,7 +39,9 @@ impl Subject<'_> {
 
     fn under_load(&self, index: usize, direction: Direction) -> Result<Sample, StepError> {
         let events = self.events(index);
-        let bytes = self.payload(index, direction);
+        // Enough for three parts, one of which goes without the link.
+        let whole = self.scenario.total_rate(direction) * (self.part * 3);
+        let bytes = whole - self.scenario.links[index].line(direction).rate * self.part;
         let order = self.equipment.order(self.contender, direction, bytes);
         let limit = self.part * LIMIT + PATIENCE;
         let outcome = self.equipment.bench.transfer(&order, limit, &events)?;
@@ -62,13 +64,6 @@ impl Subject<'_> {
         let end = self.trouble.end();
         let end = end.map(|action| event(self.part * 2, action));
         std::iter::once(begin).chain(end).collect()
-    }
-
-    /// Enough for three parts, of which one goes without the link.
-    fn payload(&self, index: usize, direction: Direction) -> ByteCount {
-        let whole = self.scenario.total_rate(direction) * (self.part * 3);
-        let own = self.scenario.links[index].line(direction).rate * self.part;
-        whole - own
     }
 
     fn at_rest(&self, index: usize) -> Result<Sample, StepError> {

@@ -38,15 +38,21 @@ impl Page {
         for (number, wanted) in sizes.into_iter().enumerate() {
             let host = format!("http://{}/page", name_of(number));
             let part = Part::of(number);
-            let name = format!("part{number}.{}", part.ending());
+            let ending = match part {
+                Part::Style => "css",
+                Part::Script => "js",
+                Part::Image => "svg",
+            };
+            let name = format!("part{number}.{ending}");
             let text = part.of_size(number, wanted);
             written.push(text.len());
             std::fs::write(folder.join(&name), text)?;
-            let place = match part {
-                Part::Style => &mut head,
-                Part::Script | Part::Image => &mut body,
-            };
-            place.push_str(&part.element(&format!("{host}/{name}")));
+            let url = format!("{host}/{name}");
+            match part {
+                Part::Style => head.push_str(&format!("<link rel=stylesheet href={url}>")),
+                Part::Script => body.push_str(&format!("<script defer src={url}></script>")),
+                Part::Image => body.push_str(&format!("<img src={url}>")),
+            }
         }
         let page = format!(
             "<!doctype html><head>{head}<script>{SHOW}</script></head>\
@@ -115,14 +121,6 @@ impl Part {
         }
     }
 
-    const fn ending(self) -> &'static str {
-        match self {
-            Self::Style => "css",
-            Self::Script => "js",
-            Self::Image => "svg",
-        }
-    }
-
     /// Returns a part of this kind with as many bytes, or as few more as it needs. The mark that
     /// the page checks stands at its end.
     fn of_size(self, number: usize, size: usize) -> String {
@@ -136,14 +134,6 @@ impl Part {
         };
         let filling = size.saturating_sub(start.len() + end.len());
         format!("{start}{}{end}", "a".repeat(filling))
-    }
-
-    fn element(self, url: &str) -> String {
-        match self {
-            Self::Style => format!("<link rel=stylesheet href={url}>"),
-            Self::Script => format!("<script defer src={url}></script>"),
-            Self::Image => format!("<img src={url}>"),
-        }
     }
 }
 

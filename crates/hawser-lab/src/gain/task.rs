@@ -59,6 +59,9 @@ impl Task {
 /// An error that says what to install for `tasks`.
 pub(super) fn check_programs(tasks: &[Task]) -> anyhow::Result<()> {
     let needs = tasks.iter().flat_map(|task| task.needs());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_installed =
+        |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     let mut missing: Vec<_> = std::iter::once(&("nginx", "nginx"))
         .chain(needs)
         .filter(|(program, _)| !is_installed(program))
@@ -71,10 +74,4 @@ pub(super) fn check_programs(tasks: &[Task]) -> anyhow::Result<()> {
         missing.join(", ")
     );
     Ok(())
-}
-
-/// Returns whether it would be found; as root also where only root looks.
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

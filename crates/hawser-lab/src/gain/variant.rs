@@ -110,10 +110,13 @@ impl Runner<'_> {
             Variant::Link(index) => Some(DefaultRoute::over(lab, index)?),
             _ => None,
         };
+        let lines = self.scenario.links.iter();
+        let slowest = lines.map(|link| link.line(Direction::Get).rate).min();
+        let limit = limit_for(load.bytes(), slowest.unwrap_or_default(), &[], true);
         let missed = lab.counters().missed;
         let before = lab.carried();
         let (clock, begun) = (SystemTime::now(), Instant::now());
-        let printed = output_of(task.name(), command, self.limit(load))?;
+        let printed = output_of(task.name(), command, limit)?;
         let whole = begun.elapsed().as_secs_f64();
         drop(route);
         let links = lab.carried().into_iter().zip(before);
@@ -122,10 +125,16 @@ impl Runner<'_> {
         let missed = lab.counters().missed - missed;
         anyhow::ensure!(missed == 0, "the emulator missed {missed} frames");
         let own = load.check(&printed)?;
+        let began = std::fs::read_to_string(&stamp).context("the program did not begin")?;
+        let began: u64 = began.trim().parse().context("date says nothing")?;
+        let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(began);
         Ok(Sample {
             round,
             seconds: own.unwrap_or(whole),
-            start_seconds: began_after(&stamp, clock)?,
+            start_seconds: began
+                .duration_since(clock)
+                .unwrap_or_default()
+                .as_secs_f64(),
             carried,
         })
     }
@@ -152,12 +161,6 @@ impl Runner<'_> {
     fn state(&self, task: Task, way: Variant) -> PathBuf {
         let name = format!("state-{}-{way}", task.name());
         self.site.folder.join(name)
-    }
-
-    fn limit(&self, load: &dyn Load) -> Duration {
-        let rates = self.scenario.links.iter();
-        let slowest = rates.map(|link| link.line(Direction::Get).rate).min();
-        limit_for(load.bytes(), slowest.unwrap_or_default(), &[], true)
     }
 }
 
@@ -189,15 +192,6 @@ impl Drop for DefaultRoute<'_> {
             eprintln!("hawser-lab: a default route stays: {error}");
         }
     }
-}
-
-/// Returns the time from `clock` to the start of the program, by the file that the program wrote
-/// then.
-fn began_after(stamp: &std::path::Path, clock: SystemTime) -> anyhow::Result<f64> {
-    let text = std::fs::read_to_string(stamp).context("the program did not begin")?;
-    let nanos: u64 = text.trim().parse().context("date says nothing")?;
-    let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos);
-    Ok(at.duration_since(clock).unwrap_or_default().as_secs_f64())
 }
 
 impl fmt::Display for Variant {

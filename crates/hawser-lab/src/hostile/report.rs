@@ -141,16 +141,13 @@ impl Row {
         [kept, answered, growth].into_iter().flatten()
     }
 
-    fn is_good(&self) -> bool {
-        self.outcome.violations.is_empty() && self.shortfalls().next().is_none()
-    }
-
     fn cells(&self) -> Vec<String> {
         let mb = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
         let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |it| format!("{:.2}", it / 1e6));
         let part = |part: Option<f64>| part.map_or("-".to_owned(), |it| format!("{it:.2}"));
         let outcome = &self.outcome;
-        let word = match (self.is_good(), outcome.known_fault) {
+        let is_good = outcome.violations.is_empty() && self.shortfalls().next().is_none();
+        let word = match (is_good, outcome.known_fault) {
             (true, _) => "good",
             (false, Some(_)) => "known",
             (false, None) => "WRONG",

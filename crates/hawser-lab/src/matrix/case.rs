@@ -11,7 +11,7 @@ use super::expected::{Cell, Connection, Load};
 use super::fault::Fault;
 use super::report::Found;
 use crate::measure::{Bench, Programs, Session, StepError, recovery};
-use crate::meter::{self, Order, Outcome};
+use crate::meter::{self, Order};
 use crate::scenario::{Action, Direction, Scenario};
 use crate::topology::Lab;
 
@@ -109,8 +109,15 @@ impl<'a> Case<'a> {
         match (outcome, answered) {
             (Ok(outcome), _) => {
                 found.connection = Some(Connection::Kept);
-                found.gap_seconds = Some(self.gap(&outcome));
-                found.recovery_seconds = self.recovered(direction, &outcome);
+                let begin = recovery::bin(&outcome, fault.begins());
+                let after = outcome.timeline.get(begin..).unwrap_or_default();
+                let silent = after.split(|bytes| *bytes > 0).map(<[u64]>::len);
+                let longest = silent.max().unwrap_or(0) as f64;
+                found.gap_seconds = Some(longest * meter::BIN.as_secs_f64());
+                // Until the first half second with half of what the sound links carry.
+                let rate = self.sound_rate(direction, self.cell.expected.sound);
+                let enough = rate.bytes_per_second() as f64 * TCP_SHARE * HALF;
+                found.recovery_seconds = recovery::until(&outcome, fault.begins(), enough);
                 found.outcome = Some(outcome);
             }
             (Err(StepError::Program(error)), answered) => self.lost(found, answered, &error),
@@ -142,21 +149,6 @@ impl<'a> Case<'a> {
     fn sound_rate(&self, direction: Direction, sound: u32) -> hawser_types::Rate {
         let links = self.scenario.links.iter().take(sound as usize);
         links.map(|link| link.line(direction).rate).sum()
-    }
-
-    /// The longest silence after the fault, in seconds.
-    fn gap(&self, outcome: &Outcome) -> f64 {
-        let begin = recovery::bin(outcome, self.cell.fault.begins());
-        let after = outcome.timeline.get(begin..).unwrap_or_default();
-        let silent = after.split(|bytes| *bytes > 0).map(<[u64]>::len);
-        silent.max().unwrap_or(0) as f64 * meter::BIN.as_secs_f64()
-    }
-
-    /// Time from the fault to the first half second with half of what the sound links carry.
-    fn recovered(&self, direction: Direction, outcome: &Outcome) -> Option<f64> {
-        let rate = self.sound_rate(direction, self.cell.expected.sound);
-        let enough = rate.bytes_per_second() as f64 * TCP_SHARE * HALF;
-        recovery::until(outcome, self.cell.fault.begins(), enough)
     }
 
     fn at_rest(

@@ -97,10 +97,6 @@ impl Found {
         all
     }
 
-    fn is_met(&self) -> bool {
-        self.verdicts().iter().all(|verdict| verdict.met)
-    }
-
     /// One line about it.
     pub(super) fn line(&self) -> String {
         self.cells().join("  ")
@@ -113,9 +109,10 @@ impl Found {
             Some(Connection::Lost) => "lost",
             None => "?",
         };
+        let is_met = self.verdicts().iter().all(|verdict| verdict.met);
         vec![
             self.name.clone(),
-            if self.is_met() { "met" } else { "SHORT" }.to_owned(),
+            if is_met { "met" } else { "SHORT" }.to_owned(),
             connection.to_owned(),
             seconds(self.recovery_seconds),
             seconds(self.gap_seconds),

@@ -52,7 +52,8 @@ impl Bench {
             folder: folder.to_owned(),
             meter,
         };
-        bench.wait_for_meter()?;
+        let target = bench.server_address();
+        wait_for_port(&mut bench.meter, target, bench.lab.server())?;
         Ok(bench)
     }
 
@@ -64,12 +65,6 @@ impl Bench {
     /// Returns the folder of the programs' logs and state.
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    fn wait_for_meter(&mut self) -> Result<(), StepError> {
-        let target = self.server_address();
-        wait_for_port(&mut self.meter, target, self.lab.server())?;
-        Ok(())
     }
 
     /// Makes one transfer in a process of its own, while `events` happen.

@@ -94,8 +94,14 @@ impl Run<'_> {
                 let order = self.bench.tcp_order(link - 1, congestion, direction, bytes);
                 let limit = self.limit(&kind(link, congestion), &order, &[]);
                 // What happens to links is for those who use several.
-                let outcome = self.bench.transfer(&order, limit, &[]);
-                outcome.map(|outcome| only_of(outcome, link))
+                let mut outcome = self.bench.transfer(&order, limit, &[])?;
+                // Without the bytes that others sent meanwhile over other links.
+                for (index, bytes) in outcome.wire.iter_mut().enumerate() {
+                    if index + 1 != link {
+                        *bytes = LinkBytes::default();
+                    }
+                }
+                Ok(outcome)
             };
             let results: Vec<_> = std::thread::scope(|scope| {
                 let spawn = |link: &usize| {
@@ -262,15 +268,6 @@ impl Run<'_> {
             .failures
             .push(error.to_string());
     }
-}
-
-/// Without the bytes that others sent meanwhile over other links than this one, from 1.
-fn only_of(mut outcome: Outcome, link: usize) -> Outcome {
-    let others = outcome.wire.iter_mut().enumerate();
-    others
-        .filter(|(index, _)| index + 1 != link)
-        .for_each(|(_, bytes)| *bytes = LinkBytes::default());
-    outcome
 }
 
 /// The congestion controls among those measured that the machine has.

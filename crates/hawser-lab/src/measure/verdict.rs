@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use hawser_types::Rate;
-
 use super::{Summary, alike};
 use crate::scenario::{Direction, Link, Scenario, promise};
 use crate::verdict::{Asked, Verdict};
@@ -18,9 +16,13 @@ pub(super) fn of(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
     ];
     for (name, own) in transfers {
         let Some(own) = own else { continue };
-        let warm = (name == "warm")
-            .then(|| of_rates(scenario, summary))
-            .flatten();
+        // What the links can carry in full-size TCP segments: asked where the sum is.
+        let warm = asked_of_sum(scenario, summary).filter(|_| name == "warm");
+        let warm = warm.map(|_| {
+            let rate = scenario.total_rate(summary.direction).bits_per_second();
+            let mbps = rate as f64 / 1e6 * super::TCP_SHARE;
+            ("the links' rates", mbps, OF_RATES)
+        });
         for (base, mbps, least) in bases(scenario, summary).into_iter().chain(warm) {
             let what = format!("{} {name}: of {base}", summary.direction.name());
             all.push(Verdict::new(what, own / mbps, Asked::AtLeast(least)));
@@ -88,7 +90,9 @@ fn bases(scenario: &Scenario, summary: &Summary) -> Vec<Base> {
         all.push(("the links without loss", sound, 1.0));
     }
     let many = alike(scenario, summary.direction) >= MANY;
-    if let Some(one) = summary.best_single.filter(|_| many && is_long(summary)) {
+    // More than the sixth of 4 MB for each link.
+    let long = summary.payload >= summary.singles.len() as u64 * LONG;
+    if let Some(one) = summary.best_single.filter(|_| many && long) {
         all.push((
             "one of these links",
             one,
@@ -141,13 +145,6 @@ fn asked_of_sum(scenario: &Scenario, summary: &Summary) -> Option<f64> {
     Some(least as f64 / 1e3)
 }
 
-/// Returns the rate that the links can carry in full-size TCP segments: asked where the sum is.
-fn of_rates(scenario: &Scenario, summary: &Summary) -> Option<Base> {
-    asked_of_sum(scenario, summary)?;
-    let rate = scenario.total_rate(summary.direction);
-    Some(("the links' rates", payload_mbps(rate), OF_RATES))
-}
-
 /// Returns, where some links lose packets, the rate of the others when they are two at least.
 fn sound_links(scenario: &Scenario, summary: &Summary) -> Option<f64> {
     let sound = |link: &Link| link.up.loss.mean.max(link.down.loss.mean) < FAULTY;
@@ -161,15 +158,6 @@ fn sound_links(scenario: &Scenario, summary: &Summary) -> Option<f64> {
         .filter(|(link, _)| sound(link))
         .map(|(_, single)| *single)
         .sum()
-}
-
-/// Returns whether the payload is more than the sixth of 4 MB for each link.
-fn is_long(summary: &Summary) -> bool {
-    summary.payload >= summary.singles.len() as u64 * LONG
-}
-
-fn payload_mbps(rate: Rate) -> f64 {
-    rate.bits_per_second() as f64 / 1e6 * super::TCP_SHARE
 }
 
 /// mqvpn 0.13.4, a VPN over multipath QUIC, in its lane that ends TCP: the first transfer on a

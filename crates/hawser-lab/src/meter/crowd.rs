@@ -1,6 +1,6 @@
 //! Many clients of one server at once: each with an endpoint, a key and a session of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -47,7 +47,10 @@ pub(crate) struct CrowdOutcome {
 
 /// Connects all clients, then lets them transfer at the same time.
 pub(crate) fn run(order: &CrowdOrder) -> anyhow::Result<CrowdOutcome> {
-    let invites = read_invites(&order.invites)?;
+    let invites = std::fs::read_to_string(&order.invites)
+        .with_context(|| order.invites.display().to_string())?;
+    let invites = invites.lines().map(str::parse::<Invite>);
+    let invites = invites.collect::<Result<Vec<_>, _>>()?;
     runtime()?.block_on(async {
         let start = Instant::now();
         let connections = connect(order, invites).await?;
@@ -116,11 +119,6 @@ async fn transfer(
         Direction::Get => take(&mut stream, bytes).await?,
     };
     Ok(verdict.ok)
-}
-
-fn read_invites(file: &Path) -> anyhow::Result<Vec<Invite>> {
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    text.lines().map(|line| Ok(line.parse()?)).collect()
 }
 
 /// Clients that connect at the same time: fewer than a server lets in from one address.

@@ -171,7 +171,8 @@ async fn send(
     // Until the peer has everything.
     stream.stopped().await?;
     let ended = Instant::now();
-    end(&endpoint, &connection).await;
+    connection.close(VarInt::from_u32(0), b"");
+    endpoint.wait_idle().await;
     Ok(Part {
         bytes: place,
         wrong: 0,
@@ -198,11 +199,6 @@ async fn receive(endpoint: Endpoint, remote: Option<SocketAddr>) -> anyhow::Resu
         began: began.unwrap_or(ended),
         ended,
     })
-}
-
-async fn end(endpoint: &Endpoint, connection: &Connection) {
-    connection.close(VarInt::from_u32(0), b"");
-    endpoint.wait_idle().await;
 }
 
 const UDP_PORT: u16 = 9899;

@@ -41,7 +41,12 @@ pub(super) fn find(
 /// Returns the links that are at least half as good as the best one by rate and delay; of equal
 /// links, only the first.
 fn candidates(links: &[Link], direction: Direction, size: ByteCount) -> Vec<usize> {
-    let time = |link: &Link| expected(link, direction, size);
+    // A handshake, slow start from ten segments, and the bytes at the link's rate.
+    let rounds = (size.as_u64() / FIRST_WINDOW + 1).ilog2() + 2;
+    let time = |link: &Link| {
+        let sending = link.line(direction).rate.time_for(size);
+        link.round_trip() * rounds + sending.unwrap_or(Duration::MAX / 4)
+    };
     let Some(best) = links.iter().map(time).min() else {
         return Vec::new();
     };
@@ -49,13 +54,6 @@ fn candidates(links: &[Link], direction: Direction, size: ByteCount) -> Vec<usiz
     (0..links.len())
         .filter(|index| time(&links[*index]) <= best * 2 && first(*index) == Some(*index))
         .collect()
-}
-
-/// A handshake, slow start from ten segments, and the bytes at the link's rate.
-fn expected(link: &Link, direction: Direction, size: ByteCount) -> Duration {
-    let rounds = (size.as_u64() / FIRST_WINDOW + 1).ilog2() + 2;
-    let sending = link.line(direction).rate.time_for(size);
-    link.round_trip() * rounds + sending.unwrap_or(Duration::MAX / 4)
 }
 
 const PILOTS: u32 = 2;

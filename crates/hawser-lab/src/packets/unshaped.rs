@@ -236,7 +236,13 @@ impl Measurement<'_> {
             }
         }
         let used = |process| cpu::of(process).unwrap_or_default().as_secs_f64();
-        let [near, far] = carrier.processes();
+        // The processes that carry packets at the client and at the server; none where it is the
+        // one that is started, or the kernel.
+        let [near, far] = match carrier {
+            Carrier::Cable => [None, None],
+            Carrier::Hawser(stage) => [None, Some(stage.gateway())],
+            Carrier::WireGuard(tunnel) => tunnel.ids().map(Some),
+        };
         let before = [near, far].map(|process| process.map_or(0.0, used));
         // A program of a network of its own is carried by a process that ends with it.
         let mut started = 0.0;
@@ -282,16 +288,6 @@ impl Carrier<'_> {
         match self {
             Self::Cable | Self::Hawser(_) => SERVER,
             Self::WireGuard(_) => FAR_END,
-        }
-    }
-
-    /// The processes that carry packets at the client and at the server; none where it is the one
-    /// that is started, or the kernel.
-    fn processes(&self) -> [Option<u32>; 2] {
-        match self {
-            Self::Cable => [None, None],
-            Self::Hawser(stage) => [None, Some(stage.gateway())],
-            Self::WireGuard(tunnel) => tunnel.ids().map(Some),
         }
     }
 

@@ -88,23 +88,19 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool, answer: impl Fn(&[u8]) -> Vec<u
 fn named(question: &[u8]) -> Vec<u8> {
     let mut answer = question.to_vec();
     if answer.len() > HEADER {
+        let mut end = HEADER;
+        while let Some(length @ 1..) = question.get(end).copied() {
+            end += 1 + usize::from(length);
+        }
         answer[2] |= 0x80;
         answer[7] = 1;
         // What is appended after the question would not be understood.
         answer[10..HEADER].fill(0);
-        answer.truncate(question_end(question));
+        answer.truncate(end + 5);
         answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
         answer.extend(ADDRESS);
     }
     answer
-}
-
-fn question_end(message: &[u8]) -> usize {
-    let mut at = HEADER;
-    while let Some(length @ 1..) = message.get(at).copied() {
-        at += 1 + usize::from(length);
-    }
-    (at + 5).min(message.len())
 }
 
 /// Reads from the server over so many connections, and returns the bytes that came within `counted`

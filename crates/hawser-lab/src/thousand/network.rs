@@ -10,9 +10,9 @@ use crate::topology::{Lab, mac as mac_of};
 pub(super) fn add_addresses(lab: &Lab, clients: u32) -> Result<(), IpError> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for (k, link) in (1..).zip(lab.links()) {
-        let network = network_of(k);
+        let [a, b, ..] = address(k, 0).octets();
         far.push(format!(
-            "route add {network}/16 via {} dev w{k}",
+            "route add {a}.{b}.0.0/16 via {} dev w{k}",
             link.address()
         ));
         let all = (0..=clients).map(|number| address(k, number));
@@ -42,11 +42,6 @@ pub(super) fn silence(lab: &Lab, is_silent: bool) -> Result<(), IpError> {
     }
     ip::batch(lab.client(), &near)?;
     ip::batch(lab.server(), &far)
-}
-
-fn network_of(k: u8) -> Ipv4Addr {
-    let [a, b, ..] = address(k, 0).octets();
-    Ipv4Addr::new(a, b, 0, 0)
 }
 
 /// A hardware address that no interface of a lab has.

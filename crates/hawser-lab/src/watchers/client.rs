@@ -57,16 +57,14 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<()> {
             Crowd::Flood => flood::knock(&site, arguments.rate),
         };
         // The thread above would wait, so that the parent process would not hear of the error.
-        seen.unwrap_or_else(|error| fail(&error))
+        seen.unwrap_or_else(|error| {
+            eprintln!("watch: {error:#}");
+            std::process::exit(1)
+        })
     });
     print(&serde_json::to_string(&WatcherOutcome {
         seconds: begun.elapsed().as_secs_f64(),
         cpu_seconds: cpu::of_this_process(),
         ..seen
     })?)
-}
-
-fn fail(error: &anyhow::Error) -> ! {
-    eprintln!("watch: {error:#}");
-    std::process::exit(1)
 }

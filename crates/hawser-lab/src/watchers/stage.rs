@@ -87,7 +87,9 @@ impl<'a> Stage<'a> {
         let socks = self.session.socks();
         let order = self.bench.socks_order(socks, direction, payload);
         let transfer = || self.bench.transfer(&order, LIMIT, &[]);
-        let (outcome, [memory, descriptors]) = meanwhile(transfer, || most_of(daemon));
+        let (outcome, [memory, descriptors]) = meanwhile(transfer, || {
+            Ok([cpu::resident(daemon)?, cpu::descriptors(daemon)? as u64])
+        });
         self.session.check_alive()?;
         let seconds = (cpu::of(daemon)? - used).as_secs_f64();
         let outcome = outcome?;
@@ -172,10 +174,6 @@ fn meanwhile<T>(
         drop(stop);
         (result, most.join().unwrap_or_default())
     })
-}
-
-fn most_of(process: u32) -> io::Result<[u64; 2]> {
-    Ok([cpu::resident(process)?, cpu::descriptors(process)? as u64])
 }
 
 /// Returns the number of connections of a listener there, by the kernel's table.

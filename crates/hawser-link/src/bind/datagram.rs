@@ -43,7 +43,11 @@ impl DatagramSocket {
             Some(link) => source_for(link, remote.ip())?,
             None => None,
         };
-        let own = SocketAddr::new(source.unwrap_or(unspecified(remote)), 0);
+        let unspecified = match remote {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let own = SocketAddr::new(source.unwrap_or(unspecified), 0);
         socket
             .bind(&own.into())
             .map_err(|error| match (link, source) {
@@ -139,13 +143,6 @@ impl DatagramSocket {
     ) -> Poll<io::Result<SocketAddr>> {
         let from = ready!(self.socket.poll_recv_from(cx, buffer))?;
         Poll::Ready(Ok(canonical(from)))
-    }
-}
-
-const fn unspecified(remote: SocketAddr) -> IpAddr {
-    match remote {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
 }
 

@@ -83,7 +83,10 @@ impl Answers {
             Ok(reply) => (worst, is_awaited) = (reply, false),
             Err(_) => {}
         }
-        let mut over_links = pin!(self.ask_links(query, question, links));
+        let mut over_links = pin!(async {
+            let targets = self.finder.find(links).await;
+            race::ask(&targets, query, question).await
+        });
         let mut links_are_awaited = true;
         let mut missing = None;
         while links_are_awaited || is_awaited {
@@ -114,16 +117,6 @@ impl Answers {
         }
         self.note_silence_of(asked, is_awaited && missing.is_some(), begun);
         missing.or(worst)
-    }
-
-    async fn ask_links(
-        &self,
-        query: &[u8],
-        question: &DnsQuestion,
-        links: &[Link],
-    ) -> Result<Reply, LookupError> {
-        let targets = self.finder.find(links).await;
-        race::ask(&targets, query, question).await
     }
 
     fn note_silence_of(&self, asked: SocketAddr, is_silent: bool, begun: Instant) {

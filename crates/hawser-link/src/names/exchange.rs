@@ -30,7 +30,9 @@ pub(super) async fn exchange(
     question: &DnsQuestion,
 ) -> Option<Reply> {
     // Replaces the application's ID, so that an attacker cannot guess the ID to forge.
-    let id = random_number()?;
+    let mut id = [0; 2];
+    SystemRandom::new().fill(&mut id).ok()?;
+    let id = u16::from_be_bytes(id);
     let mut query = query.to_vec();
     set_dns_id(&mut query, id);
     let mut asked = question.clone();
@@ -125,12 +127,6 @@ async fn over_tcp(
     stream.read_exact(&mut message).await.ok()?;
     let answer = question.decode_answer(&message).ok()??;
     Some(Reply { message, answer })
-}
-
-fn random_number() -> Option<u16> {
-    let mut bytes = [0; 2];
-    SystemRandom::new().fill(&mut bytes).ok()?;
-    Some(u16::from_be_bytes(bytes))
 }
 
 /// Time for one try, by datagrams or over TCP.

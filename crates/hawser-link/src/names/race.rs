@@ -47,7 +47,13 @@ async fn both(targets: &[LinkServers], host: &HostName) -> Result<Found, LookupE
     };
     let (first, second) = match first {
         Ok(found) => (found, timeout(OTHER_FAMILY, &mut second).await.ok()),
-        Err(error) => return second.await.map_err(|other| better(error, other)),
+        Err(error) => {
+            // "No such name" tells more than the other errors.
+            return second.await.map_err(|other| match other {
+                LookupError::NotFound => other,
+                _ => error,
+            });
+        }
     };
     let Some(Ok(second)) = second else {
         return Ok(first);
@@ -63,14 +69,6 @@ async fn both(targets: &[LinkServers], host: &HostName) -> Result<Found, LookupE
         addresses,
         time_to_live,
     })
-}
-
-/// Returns the more informative error: "no such name" before the others.
-fn better(one: LookupError, other: LookupError) -> LookupError {
-    match other {
-        LookupError::NotFound => other,
-        _ => one,
-    }
 }
 
 async fn of_family(

@@ -92,7 +92,11 @@ pub(super) fn flows(seen: &LatestAnswers, order: Order, filter: &str) -> Vec<Flo
     });
     let by_themselves = seen.placed.iter().filter(|it| !it.is_streamed());
     let mut flows: Vec<Flow> = streams.chain(by_themselves.map(of_connection)).collect();
-    flows.retain(|flow| flow.matches(filter));
+    flows.retain(|flow| {
+        let program = flow.program.as_deref().unwrap_or_default();
+        let texts = [program, &flow.destination, &flow.over];
+        texts.iter().any(|text| contains(text, filter))
+    });
     match order {
         Order::Rate => flows.sort_by_key(|flow| Reverse(flow.rate)),
         Order::Moved => flows.sort_by_key(|flow| Reverse(flow.moved)),
@@ -102,14 +106,6 @@ pub(super) fn flows(seen: &LatestAnswers, order: Order, filter: &str) -> Vec<Flo
     }
     flows.sort_by_key(|flow| flow.is_over);
     flows
-}
-
-impl Flow {
-    fn matches(&self, filter: &str) -> bool {
-        let program = self.program.as_deref().unwrap_or_default();
-        let mut texts = [program, &self.destination, &self.over].into_iter();
-        texts.any(|text| contains(text, filter))
-    }
 }
 
 /// Returns the links that carry a session's chunks.

@@ -20,11 +20,11 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let links = state.shown_links();
     let keys: Vec<LinkIndex> = links.iter().map(|link| link.index).collect();
     let selected = state.links.place(&keys);
-    let [list, below] = Layout::vertical([
-        Constraint::Length(list_height(area.height, links.len())),
-        Constraint::Fill(1),
-    ])
-    .areas(area);
+    // The list leaves enough for the selected link.
+    let height = u16::try_from(links.len() + 1).unwrap_or(u16::MAX);
+    let height = height.min(area.height.saturating_sub(MIN_BELOW)).max(2);
+    let [list, below] =
+        Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
     let columns = columns(area.width);
     let table = Table {
         columns: &columns,
@@ -42,12 +42,6 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     if let Some(link) = selected.and_then(|place| links.get(place)) {
         draw_one(state, link, frame, below);
     }
-}
-
-/// Returns the height of the list of links, which leaves enough for the selected link.
-fn list_height(height: u16, links: usize) -> u16 {
-    let wanted = u16::try_from(links + 1).unwrap_or(u16::MAX);
-    wanted.min(height.saturating_sub(MIN_BELOW)).max(2)
 }
 
 /// Returns the columns for a terminal of this width; the last columns are left out first.

@@ -33,6 +33,11 @@ impl Look {
     pub(super) fn text(self, text: &str) -> String {
         let text = printable(text);
         if self.ascii {
+            let nearest = |character: char| match character {
+                character if character.is_ascii() => character,
+                '…' => '~',
+                _ => '?',
+            };
             text.chars().map(nearest).collect()
         } else {
             text
@@ -124,14 +129,6 @@ impl Look {
 fn eighths(value: u64, top: u64) -> u64 {
     let eighths = (u128::from(value) * 8).div_ceil(u128::from(top.max(1)));
     u64::try_from(eighths).unwrap_or(u64::MAX)
-}
-
-fn nearest(character: char) -> char {
-    match character {
-        character if character.is_ascii() => character,
-        '…' => '~',
-        _ => '?',
-    }
 }
 
 /// Names of terminals without colours begin like this.

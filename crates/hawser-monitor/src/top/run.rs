@@ -75,7 +75,9 @@ pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
                 screen.resume()?;
                 is_stale = true;
             }
-            () = ends.any() => return Ok(()),
+            _ = ends.terminate.recv() => return Ok(()),
+            _ = ends.interrupt.recv() => return Ok(()),
+            _ = ends.hang_up.recv() => return Ok(()),
         }
     }
 }
@@ -126,15 +128,6 @@ impl Ends {
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
         })
-    }
-
-    /// Resolves at the first of these signals.
-    async fn any(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
-        }
     }
 }
 

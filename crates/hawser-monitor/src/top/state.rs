@@ -148,7 +148,10 @@ impl State {
 
     /// Handles a tick: requests the shown data again, unless answers are still due.
     pub(super) fn handle_second(&mut self) {
-        self.note = self.note.take().and_then(Note::older);
+        self.note = self.note.take().and_then(|note| {
+            let left = note.left.checked_sub(1)?;
+            Some(Note { left, ..note })
+        });
         if self.asking.is_idle() {
             self.until_policy = self.until_policy.saturating_sub(1);
             self.asking.question(self.question_status());
@@ -393,13 +396,6 @@ impl State {
         if let Some(change) = undone.pop() {
             self.complain(&format!("{change}: it is unknown whether that was done"));
         }
-    }
-}
-
-impl Note {
-    fn older(self) -> Option<Self> {
-        let left = self.left.checked_sub(1)?;
-        Some(Self { left, ..self })
     }
 }
 

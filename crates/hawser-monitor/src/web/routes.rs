@@ -11,7 +11,7 @@ use axum::http::{HeaderName, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
-use hawser_control::{CodecError, ErrorReason, Request, decode, encode_response};
+use hawser_control::{ErrorReason, Request, decode, encode_response};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -95,7 +95,10 @@ async fn ask(
             ONLY_SOCKET.to_owned(),
         ),
         Ok(request) => told(StatusCode::OK, &site.daemon.answer(&request)),
-        Err(error) => malformed(&error),
+        Err(error) => {
+            let message = error.to_string();
+            refused(StatusCode::BAD_REQUEST, ErrorReason::Malformed, message)
+        }
     }
 }
 
@@ -147,11 +150,6 @@ fn last_event(headers: &HeaderMap) -> u64 {
     let value = headers.get(HeaderName::from_static("last-event-id"));
     let text = value.and_then(|value| value.to_str().ok());
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-fn malformed(error: &CodecError) -> Response {
-    let message = error.to_string();
-    refused(StatusCode::BAD_REQUEST, ErrorReason::Malformed, message)
 }
 
 fn refused(status: StatusCode, reason: ErrorReason, message: String) -> Response {

@@ -56,8 +56,10 @@ fn follow(
                     say_ready()?;
                 }
             }
-            Err(error) if is_silence(&error) => {}
-            Err(_) => break,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {}
+                _ => break,
+            },
         }
         if asked.elapsed() >= EVERY {
             asked = Instant::now();
@@ -87,13 +89,6 @@ fn exchange(site: &Site<'_>, what: &str, request: &str, seen: &mut WatcherOutcom
     let answer = exchange().unwrap_or_default();
     seen.bytes += answer.len() as u64;
     seen.note(what, status(&answer));
-}
-
-fn is_silence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }
 
 const FILES: [&str; 3] = ["/", "/style.css", "/app.js"];
