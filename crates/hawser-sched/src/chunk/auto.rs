@@ -163,7 +163,11 @@ fn no_one(paths: &[PathView]) -> Reason {
 ///
 /// Bytes in flight count until the peer's session has acknowledged them. Those of them that have
 /// arrived, and whose acknowledgement is on its way, are what the path delivers in the time that
-/// acknowledgements take. A channel that has stalled is late by as much again.
+/// acknowledgements take. A channel that has stalled is late by as much again:
+///
+/// `min_rtt / 2 + max(in_flight / rate − min_rtt − ACK_DELAY / 2, 0) + chunk / rate + stalled`
+///
+/// This is the estimate for packets, less what the session's acknowledgements are late.
 fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     let one_way = path.min_rtt.as_secs_f64() / 2.0;
     let mut rate = path.rate_or_guess();

@@ -9,7 +9,9 @@ use crate::PathView;
 
 /// Seconds from now until the last byte of a packet that is given to the path now is there.
 ///
-/// Bytes in flight beyond what the empty path holds stand in a queue, ours or others'.
+/// Bytes in flight beyond what the empty path holds stand in a queue, ours or others':
+///
+/// `min(min_rtt, rtt) / 2 + max(in_flight / rate − min_rtt, 0) + size / rate + stalled`
 pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
     arrival_at(path, size, path.rate_or_guess())
 }
