@@ -16,7 +16,7 @@ use crate::{Direction, Line, Link, Loss, Scenario, Service};
 pub use draw::{CannotDraw, draw};
 pub use perform::{Stage, Transfer};
 pub use report::{DyingReport, Figures, LEAST_SHARE, LONGEST_SILENCE, MOST_OF_P99};
-pub use table::DyingTable;
+pub use table::{DyingTable, Shown};
 
 /// One combination of a dying link, the moment at which it begins to die, and what goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -17,6 +17,7 @@
 //!   connected in time.
 //! - Decisions about single connections and links: [`ControlChoice`], [`RttRefresh`],
 //!   [`ChannelCount`], and the demand of applications, [`DemandEstimate`].
+//! - Weighted round robin, for every unit: `turns.rs`.
 //!
 //! To add a policy for chunks: a file in `chunk/`, its name in `chunk/policy.rs`, last in `ALL`,
 //! since recordings count on the order, its constructor in `chunk.rs`, vectors in `chunk/tests.rs`;
@@ -41,10 +42,12 @@ pub mod rules;
 pub mod signal;
 pub mod standby;
 pub mod tally;
+mod turns;
 mod view;
 
 pub use channel_count::{ChannelCount, LinkFacts, Spread};
 pub use control::{Control, ControlChoice, ControlFacts};
 pub use demand::{DemandEstimate, DemandKey, PortClass};
 pub use rtt_refresh::RttRefresh;
+pub use turns::SmoothTurns;
 pub use view::PathView;

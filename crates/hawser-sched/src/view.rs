@@ -68,6 +68,15 @@ impl PathView {
         drain.max(self.rtt / 2)
     }
 
+    /// Returns the rate in bytes a second; of a path that was never measured, what a new
+    /// connection's window gives.
+    pub(crate) fn rate_or_guess(&self) -> f64 {
+        match self.rate.bytes_per_second() {
+            0 => self.rate_by_window(),
+            known => known as f64,
+        }
+    }
+
     /// The congestion window; where it is unknown, that of a new connection (RFC 6928).
     pub(crate) fn window(&self) -> f64 {
         let window = self.congestion_window.as_u64();

@@ -11,10 +11,12 @@
 //!
 //! Source: RFC 9221 (datagrams of a reliable session), DBAS §II.D (weighted packets).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_sched::SmoothTurns;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
@@ -31,8 +33,8 @@ pub(crate) struct Datagrams {
     in_order: VecDeque<Waiting>,
     /// Their cost together.
     waiting_cost: usize,
-    /// Lead or lag of each link, measured in the common weight.
-    turns: BTreeMap<LinkIndex, i128>,
+    /// Turns of links; of equals, the highest is next.
+    turns: SmoothTurns<Reverse<LinkIndex>>,
     /// The channel that the latest one went to that is to keep its order, and when.
     latest: Option<(ChannelId, Instant)>,
     /// Links of the latest choice. Kept, so that the next one allocates nothing.
@@ -193,14 +195,12 @@ impl Datagrams {
 
     /// Returns the channel of the link whose turn it is, which ends that turn.
     fn take_turn(&mut self) -> Option<ChannelId> {
-        let (turns, lanes) = (&mut self.turns, &self.lanes);
-        turns.retain(|link, _| lanes.iter().any(|lane| lane.link == *link));
-        for lane in lanes {
-            *turns.entry(lane.link).or_default() += lane.weight;
-        }
-        let (link, turn) = turns.iter_mut().max_by_key(|(_, turn)| **turn)?;
-        *turn -= lanes.iter().map(|lane| lane.weight).sum::<i128>();
-        let lane = lanes.iter().find(|lane| lane.link == *link)?;
+        let weights = self
+            .lanes
+            .iter()
+            .map(|lane| (Reverse(lane.link), lane.weight));
+        let Reverse(link) = self.turns.take(weights)?;
+        let lane = self.lanes.iter().find(|lane| lane.link == link)?;
         Some(lane.channel)
     }
 

@@ -78,8 +78,6 @@ pub struct Network {
     firewall: Firewall,
     seed: u64,
     counters: Counters,
-    /// How much has happened since time last moved.
-    at_once: u32,
 }
 
 /// What the links did.
@@ -176,7 +174,6 @@ impl Network {
             firewall,
             seed,
             counters: Counters::default(),
-            at_once: 0,
         }
     }
 
@@ -364,12 +361,7 @@ impl Network {
 
     /// Lets time pass until something happens that the owner has to know, at `until` at most.
     pub fn step(&mut self, until: Instant) -> Option<Happening> {
-        while self.queue.next_at().is_some_and(|at| at <= until) {
-            let (at, planned) = self.queue.pop()?;
-            self.at_once = if at > self.now { 0 } else { self.at_once + 1 };
-            // A timer that asks for the past again and again would keep a processor busy.
-            assert!(self.at_once < MAX_AT_ONCE, "time stands still");
-            self.now = self.now.max(at);
+        while let Some((at, planned)) = self.queue.step(until, &mut self.now) {
             match planned {
                 Planned::Alarm(token) => return Some(Happening::Alarm(token)),
                 Planned::Arrival { link, way } => {
@@ -568,6 +560,5 @@ impl Cargo {
     }
 }
 
-const MAX_AT_ONCE: u32 = 1_000_000;
 /// Far enough from zero that nothing reaches back before the beginning.
 const START: Instant = Instant::from_nanos(1_000_000_000_000);

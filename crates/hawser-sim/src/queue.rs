@@ -8,6 +8,8 @@ use hawser_types::Instant;
 pub(crate) struct Queue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
     count: u64,
+    /// How much has happened since time last moved.
+    at_once: u32,
 }
 
 #[derive(Debug)]
@@ -22,6 +24,7 @@ impl<T> Queue<T> {
         Self {
             heap: BinaryHeap::new(),
             count: 0,
+            at_once: 0,
         }
     }
 
@@ -34,6 +37,20 @@ impl<T> Queue<T> {
     pub(crate) fn pop(&mut self) -> Option<(Instant, T)> {
         let Reverse(entry) = self.heap.pop()?;
         Some((entry.at, entry.what))
+    }
+
+    /// Takes what happens next, at `until` at most, and lets time pass up to it.
+    ///
+    /// # Panics
+    /// When time stands still: a timer that asks for the past again and again would keep a
+    /// processor busy.
+    pub(crate) fn step(&mut self, until: Instant, now: &mut Instant) -> Option<(Instant, T)> {
+        self.next_at().filter(|at| *at <= until)?;
+        let (at, what) = self.pop()?;
+        self.at_once = if at > *now { 0 } else { self.at_once + 1 };
+        assert!(self.at_once < MAX_AT_ONCE, "time stands still");
+        *now = at.max(*now);
+        Some((at, what))
     }
 
     pub(crate) fn next_at(&self) -> Option<Instant> {
@@ -60,3 +77,5 @@ impl<T> Ord for Entry<T> {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
+
+pub(crate) const MAX_AT_ONCE: u32 = 1_000_000;

@@ -6,6 +6,7 @@ mod transports;
 
 use std::fmt::{self, Display};
 
+use hawser_scenario::dying::Shown;
 use hawser_scenario::promise::{FIRST_BYTE, FULL_RATE};
 
 use crate::experiment::{Single, Transfer, TransferReport};
@@ -243,17 +244,5 @@ impl Display for Findings<'_> {
             f,
             "kept is what was reached of the promise, in thousandths; below 1000 it is broken"
         )
-    }
-}
-
-/// A number, or a dash for one that is not known.
-struct Shown(Option<u64>);
-
-impl Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(number) => number.fmt(f),
-            None => "-".fmt(f),
-        }
     }
 }

@@ -100,7 +100,7 @@ pub enum FallbackError {
     /// TLS can't be set up.
     #[error(transparent)]
     Tls(TlsError),
-    /// No temporary key for the probe could be made.
+    /// No temporary key could be made. No longer returned: the probe shows no key.
     #[error(transparent)]
     Identity(IdentityError),
     /// The state directory can't be read.

@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hawser_keys::host_port::HostPort;
-use hawser_keys::identity::{Identity, PublicKey};
+use hawser_keys::identity::PublicKey;
 use hawser_net::client::OpenStreamError;
 use hawser_net::stream::BondStream;
-use hawser_seal::{TlsClient, TlsError};
+use hawser_seal::TlsProbe;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
 use tokio::time::timeout;
@@ -25,14 +25,6 @@ pub enum EitherStream {
     Bonded(BondStream, Connection),
     /// Plain TCP: the peer has proved no key, and the data is readable in the network.
     Tcp(TcpStream),
-}
-
-/// The answer of an address.
-enum Answer {
-    /// A host that speaks `hawser/1` and claims this key.
-    Hawser(PublicKey),
-    /// Another protocol, or no answer.
-    Other(String),
 }
 
 impl Endpoint {
@@ -74,15 +66,15 @@ impl Endpoint {
                 Err(reason) => Err(FallbackError::KeyKnown { key, reason }),
             };
         }
-        match probe(&address).await? {
-            Answer::Hawser(key) => {
-                // Only here does the peer have to prove that key.
+        let probe = TlsProbe::for_anyone().map_err(FallbackError::Tls)?;
+        match key_at(&address, &probe).await {
+            Ok(key) => {
                 let opened = self.open_bonded(&address, key).await;
                 let stream = opened.map_err(FallbackError::Bonded)?;
                 self.known_keys().remember(&address, key)?;
                 Ok(stream)
             }
-            Answer::Other(reason) => {
+            Err(reason) => {
                 tracing::info!(%address, %reason, "peer does not know hawser, using plain tcp");
                 let stream = TcpStream::connect(plain).await;
                 Ok(EitherStream::Tcp(stream.map_err(FallbackError::Plain)?))
@@ -118,41 +110,23 @@ impl EitherStream {
     }
 }
 
-/// Finds out which protocol is spoken at `address`.
-async fn probe(address: &HostPort) -> Result<Answer, FallbackError> {
-    let found = match lookup_host(address.to_string()).await {
-        Ok(found) => found,
-        Err(error) => return Ok(Answer::Other(error.to_string())),
-    };
-    let mut last = Answer::Other("the name has no address".to_owned());
-    for candidate in found {
+/// Returns the key that a host at `address` proves with `hawser/1`, or why no host there does.
+async fn key_at(address: &HostPort, probe: &TlsProbe) -> Result<PublicKey, String> {
+    let found = lookup_host(address.to_string()).await;
+    let mut last = "the name has no address".to_owned();
+    for candidate in found.map_err(|error| error.to_string())? {
         let asking = async {
-            match TcpStream::connect(candidate).await {
-                Ok(stream) => ask(stream).await,
-                Err(error) => Ok(Answer::Other(error.to_string())),
-            }
+            let stream = TcpStream::connect(candidate).await;
+            let key = probe.ask(stream.map_err(|error| error.to_string())?).await;
+            key.map_err(|error| error.to_string())
         };
-        last = match timeout(PROBE_PATIENCE, asking).await {
-            Ok(answer) => answer?,
-            Err(_) => Answer::Other(format!("no answer within {PROBE_PATIENCE:?}")),
-        };
-        if matches!(last, Answer::Hawser(_)) {
-            break;
+        match timeout(PROBE_PATIENCE, asking).await {
+            Ok(Ok(key)) => return Ok(key),
+            Ok(Err(reason)) => last = reason,
+            Err(_) => last = format!("no answer within {PROBE_PATIENCE:?}"),
         }
     }
-    Ok(last)
-}
-
-/// Asks for a key that no host has, so that the handshake fails and reveals the peer's own key.
-/// This side aborts before it would have to show a key of its own.
-async fn ask(stream: TcpStream) -> Result<Answer, FallbackError> {
-    let random = || Identity::generate().map_err(FallbackError::Identity);
-    let client = TlsClient::new(&random()?, random()?.public()).map_err(FallbackError::Tls)?;
-    Ok(match client.handshake(stream).await {
-        Err(TlsError::WrongPeer { got, .. }) => Answer::Hawser(got),
-        Err(error) => Answer::Other(error.to_string()),
-        Ok(_) => Answer::Other("it claims a key that no host has".to_owned()),
-    })
+    Err(last)
 }
 
 impl AsyncRead for EitherStream {

@@ -71,7 +71,8 @@ impl Display for DyingTable<'_> {
 }
 
 /// A number, or a dash for one that is not known.
-struct Shown(Option<u64>);
+#[derive(Debug)]
+pub struct Shown(pub Option<u64>);
 
 impl Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

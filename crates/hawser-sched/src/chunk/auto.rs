@@ -121,7 +121,7 @@ impl Auto {
         let preferred = earliest.path.preferred && !ready.path.preferred;
         let waiting = unit.size.as_u64() as f64;
         let rest = (waiting - unit.size.min(earliest.path.chunk).as_u64() as f64).max(0.0);
-        let all_there = earliest.arrival + rest / rate(earliest.path);
+        let all_there = earliest.arrival + rest / earliest.path.rate_or_guess();
         let margin = if self.waiting { 1.0 + HYSTERESIS } else { 1.0 };
         self.waiting = !preferred && !unit.more && all_there < ready.arrival * margin;
         self.waiting
@@ -163,15 +163,19 @@ fn no_one(paths: &[PathView]) -> Reason {
 ///
 /// Bytes in flight count until the peer's session has acknowledged them. Those of them that have
 /// arrived, and whose acknowledgement is on its way, are what the path delivers in the time that
-/// acknowledgements take. A channel that has stalled is late by as much again.
+/// acknowledgements take. A channel that has stalled is late by as much again:
+///
+/// `min_rtt / 2 + max(in_flight / rate − min_rtt − ACK_DELAY / 2, 0) + chunk / rate + stalled`
+///
+/// This is the estimate for packets, less what the session's acknowledgements are late.
 fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     let one_way = path.min_rtt.as_secs_f64() / 2.0;
-    let mut rate = rate(path);
+    let mut rate = path.rate_or_guess();
     let mut in_flight = (path.in_flight + path.beside).as_u64() as f64;
     if let Some(number) = path.bottleneck {
         let others = paths.iter().filter(|other| other.link != path.link);
         for other in others.filter(|other| other.bottleneck == Some(number)) {
-            rate = rate.max(self::rate(other));
+            rate = rate.max(other.rate_or_guess());
             in_flight += other.in_flight.as_u64() as f64;
         }
     }
@@ -183,15 +187,7 @@ fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
 /// In how long the kernel has sent what it was given.
 fn free_in(path: &PathView) -> Duration {
     let backlog = path.kernel_backlog.as_u64().max(MIN_BACKLOG) as f64;
-    Duration::from_secs_f64((backlog / rate(path)).min(LONGEST_WAIT))
-}
-
-/// Bytes in each second; of a path that was never measured, what a new connection's window gives.
-fn rate(path: &PathView) -> f64 {
-    match path.rate.bytes_per_second() {
-        0 => path.rate_by_window(),
-        known => known as f64,
-    }
+    Duration::from_secs_f64((backlog / path.rate_or_guess()).min(LONGEST_WAIT))
 }
 
 /// How much earlier another channel has to be once one is waited for; β of ECF.

@@ -1,40 +1,23 @@
-use std::collections::BTreeMap;
-
-use hawser_types::{ChannelId, Instant};
+use hawser_types::Instant;
 
 use super::scheduler::usable;
 use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
+use crate::turns::ByteTurns;
 
 /// Channels take turns in proportion to their delivery rate times the user's weight.
 ///
-/// Each channel keeps a virtual finishing time that a chunk advances by its size over the
-/// channel's share; the lowest is next. Strict as round robin: when the next one is busy, the
-/// chunk waits for it.
+/// Strict as round robin: when the next one is busy, the chunk waits for it ([`ByteTurns`]).
 ///
 /// Source: DBAS §II.D (packet-oriented weighted round robin).
 #[derive(Debug, Default)]
-pub(super) struct WeightedRoundRobin {
-    finish: BTreeMap<ChannelId, f64>,
-}
+pub(super) struct WeightedRoundRobin(ByteTurns);
 
 impl ChunkScheduler for WeightedRoundRobin {
     fn select(&mut self, _now: Instant, unit: ChunkUnit, paths: &[PathView]) -> Decision {
-        self.finish
-            .retain(|channel, _| paths.iter().any(|path| path.channel == *channel));
-        // A newcomer starts level with the one that is furthest behind, not with a debt.
-        let floor = self.finish.values().copied().fold(f64::INFINITY, f64::min);
-        let floor = if floor.is_finite() { floor } else { 0.0 };
-        for path in paths {
-            self.finish.entry(path.channel).or_insert(floor);
-        }
-        let time = |path: &PathView| *self.finish.get(&path.channel).unwrap_or(&floor);
-        match usable(paths).min_by(|a, b| time(a).total_cmp(&time(b))) {
-            Some(path) if path.ready => {
-                let cost = unit.size.min(path.chunk).as_u64().max(1) as f64 / share(path);
-                *self.finish.entry(path.channel).or_insert(floor) += cost;
-                Decision::Channel(path.channel, Reason::Turn)
-            }
+        let cost = |path: &PathView| unit.size.min(path.chunk).as_u64().max(1) as f64 / share(path);
+        match self.0.take(paths.iter(), usable(paths), cost) {
+            Some(path) if path.ready => Decision::Channel(path.channel, Reason::Turn),
             Some(_) => Decision::Wait(None, Reason::NotItsTurn),
             None => Decision::Wait(None, Reason::AllBusy),
         }

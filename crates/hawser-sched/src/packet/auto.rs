@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant};
 
-use super::estimate::{arrival, arrival_of, has_grown, one_way, rate};
+use super::estimate::{arrival, arrival_of, has_grown, one_way};
 use super::scheduler::usable;
 use super::{PacketDecision, PacketPolicy, PacketReason, PacketScheduler, PacketUnit};
 use crate::PathView;
@@ -79,7 +79,7 @@ fn is_worth_it(path: &PathView, backlog: ByteCount, paths: &[PathView]) -> bool 
     let (mut soonest, mut rates) = (f64::INFINITY, 0.0);
     for other in nearer {
         soonest = soonest.min(arrival(other, ByteCount::ZERO));
-        rates += rate(other);
+        rates += other.rate_or_guess();
     }
     rates == 0.0 || own <= soonest + backlog.as_u64() as f64 / rates
 }

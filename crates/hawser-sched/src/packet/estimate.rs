@@ -9,9 +9,11 @@ use crate::PathView;
 
 /// Seconds from now until the last byte of a packet that is given to the path now is there.
 ///
-/// Bytes in flight beyond what the empty path holds stand in a queue, ours or others'.
+/// Bytes in flight beyond what the empty path holds stand in a queue, ours or others':
+///
+/// `min(min_rtt, rtt) / 2 + max(in_flight / rate − min_rtt, 0) + size / rate + stalled`
 pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
-    arrival_at(path, size, rate(path))
+    arrival_at(path, size, path.rate_or_guess())
 }
 
 /// The same for this packet.
@@ -24,9 +26,9 @@ pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
 pub(super) fn arrival_of(unit: &PacketUnit, path: &PathView) -> f64 {
     let is_asked = path.in_flight.as_u64() as f64 > path.window() / ASKED_SHARE;
     let rate = if unit.flow.real_time && !is_asked {
-        rate(path).max(path.rate_by_window())
+        path.rate_or_guess().max(path.rate_by_window())
     } else {
-        rate(path)
+        path.rate_or_guess()
     };
     arrival_at(path, unit.size, rate)
 }
@@ -47,7 +49,7 @@ pub(super) fn one_way(path: &PathView) -> f64 {
 /// flight beyond that is the queue as it is now; the standing queue is that of a round trip ago,
 /// and has others' packets in it.
 pub(super) fn queue(path: &PathView) -> f64 {
-    queue_at(path, rate(path))
+    queue_at(path, path.rate_or_guess())
 }
 
 fn queue_at(path: &PathView, rate: f64) -> f64 {
@@ -59,22 +61,14 @@ fn queue_at(path: &PathView, rate: f64) -> f64 {
 /// The queue is longer than what a path has in ordinary use: bursts of a few packets, and the
 /// quarter by which a rate is probed.
 pub(super) fn has_grown(path: &PathView) -> bool {
-    let packets = PACKETS as f64 / rate(path);
+    let packets = PACKETS as f64 / path.rate_or_guess();
     let by_length = path.min_rtt.as_secs_f64() / 4.0;
     queue(path) > SHORT_QUEUE.as_secs_f64().max(packets).max(by_length)
 }
 
-/// Bytes in each second; of a path that was never measured, its window in each round trip.
-pub(super) fn rate(path: &PathView) -> f64 {
-    match path.rate.bytes_per_second() {
-        0 => path.rate_by_window(),
-        known => known as f64,
-    }
-}
-
 /// Rate times the user's weight.
 pub(super) fn share(path: &PathView) -> f64 {
-    (rate(path) * path.weight).max(1.0)
+    (path.rate_or_guess() * path.weight).max(1.0)
 }
 
 const SHORT_QUEUE: Duration = Duration::from_millis(5);

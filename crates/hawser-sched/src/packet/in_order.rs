@@ -4,7 +4,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, ChannelId, Instant};
 
 use super::auto::Auto;
-use super::estimate::{queue, rate, share};
+use super::estimate::{queue, share};
 use super::scheduler::usable;
 use super::{Arranged, PacketDecision, PacketPolicy, PacketScheduler, PacketUnit};
 use crate::PathView;
@@ -74,7 +74,7 @@ impl PacketScheduler for InOrder {
         self.lanes.clear();
         self.lanes.extend(usable(paths).map(|path| Lane {
             path: path.channel,
-            gap: mean / rate(path),
+            gap: mean / path.rate_or_guess(),
             due: self.dues.get(&path.channel).copied().unwrap_or(0.0),
             fraction: share(path) / total,
             delay: path.min_rtt.as_secs_f64() / 2.0 + queue(path),

@@ -14,7 +14,7 @@ use hawser_types::{ByteCount, Instant, LinkIndex};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::queue::Queue;
+use crate::queue::{MAX_AT_ONCE, Queue};
 
 /// Two hosts, the links of the first one, and what is in flight.
 ///
@@ -33,7 +33,6 @@ pub struct Fabric {
     overhead: ByteCount,
     queue: Queue<Planned>,
     rng: SmallRng,
-    at_once: u32,
 }
 
 /// One end.
@@ -144,7 +143,6 @@ impl Fabric {
             overhead: ByteCount::new(IP_HEADER + UDP_HEADER + seal),
             queue: Queue::new(),
             rng: SmallRng::seed_from_u64(seed),
-            at_once: 0,
         };
         for (number, model) in links.iter().enumerate() {
             fabric.set_link(client_local(number).link, model);
@@ -275,12 +273,7 @@ impl Fabric {
 
     /// Lets time pass until something happens at a host, at `until` at most; returns which.
     pub fn step(&mut self, until: Instant) -> Option<usize> {
-        while self.queue.next_at().is_some_and(|at| at <= until) {
-            let (at, planned) = self.queue.pop()?;
-            self.at_once = if at > self.now { 0 } else { self.at_once + 1 };
-            // A timer that asks for the past again and again would keep a processor busy.
-            assert!(self.at_once < MAX_AT_ONCE, "time stands still");
-            self.now = self.now.max(at);
+        while let Some((at, planned)) = self.queue.step(until, &mut self.now) {
             match planned {
                 Planned::Arrival {
                     to,
@@ -509,6 +502,5 @@ const IP_HEADER: u64 = 20;
 const UDP_HEADER: u64 = 8;
 /// A burst of losses goes on by the packet, and the last of those are a minute apart.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(3600);
-const MAX_AT_ONCE: u32 = 1_000_000;
 /// Far enough from zero that nothing reaches back before the beginning.
 const START: Instant = Instant::from_nanos(1_000_000_000_000);

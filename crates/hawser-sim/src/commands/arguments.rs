@@ -1,10 +1,11 @@
 //! Arguments that several commands have, and how they load and print.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
@@ -123,6 +124,30 @@ pub(super) fn show(json: bool, reports: &impl Serialize, text: impl Display) -> 
         write!(out, "{text}")?;
     }
     Ok(())
+}
+
+/// Reports which of these seeds broke the `promise`.
+pub(super) fn show_breaches(
+    first: u64,
+    seeds: u64,
+    breaches: &[(u64, impl Debug)],
+    promise: &str,
+) -> anyhow::Result<()> {
+    for (seed, breach) in breaches {
+        writeln!(std::io::stderr(), "seed {seed}: {breach:?}")?;
+    }
+    let failed = breaches.len();
+    ensure!(failed == 0, "{failed} of {seeds} seeds failed");
+    writeln!(
+        std::io::stdout(),
+        "{seeds} seeds from {first} on: {promise}"
+    )?;
+    Ok(())
+}
+
+/// Returns the error of a run over the links of a scenario.
+pub(super) fn no_association(scenario: &str) -> String {
+    format!("no association over the links of {scenario}")
 }
 
 /// Time from the beginning of a session to the moment from which UDP is throttled or dropped.

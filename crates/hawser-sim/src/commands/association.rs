@@ -1,4 +1,3 @@
-use std::io::Write as _;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -19,7 +18,7 @@ use hawser_sim::experiment::{Options, Singles};
 use hawser_sim::table::{Comparisons, DelayTable};
 use hawser_types::parse_duration;
 
-use super::arguments::{DirectionChoice, load, show};
+use super::arguments::{DirectionChoice, load, no_association, show, show_breaches};
 
 #[derive(Debug, Args)]
 pub(crate) struct AssociationArguments {
@@ -171,19 +170,8 @@ fn play(first: u64, seeds: u64) -> anyhow::Result<()> {
             .flat_map(|share| share.join().unwrap_or_else(|panic| resume_unwind(panic)))
             .collect()
     });
-    for (seed, breach) in &breaches {
-        writeln!(std::io::stderr(), "seed {seed}: {breach:?}")?;
-    }
-    ensure!(
-        breaches.is_empty(),
-        "{} of {seeds} seeds failed",
-        breaches.len()
-    );
-    writeln!(
-        std::io::stdout(),
-        "{seeds} seeds from {first} on: nothing lost, doubled, out of order or stuck"
-    )?;
-    Ok(())
+    let promise = "nothing lost, doubled, out of order or stuck";
+    show_breaches(first, seeds, &breaches, promise)
 }
 
 fn tables(setup: &Setup, json: bool) -> anyhow::Result<()> {
@@ -210,7 +198,7 @@ impl RunArguments {
             for direction in directions {
                 let options = self.options(&scenario, direction);
                 let report = compare::run(&scenario, direction, &config, &options);
-                reports.push(report.with_context(|| no_association(&scenario))?);
+                reports.push(report.with_context(|| no_association(&scenario.name))?);
             }
         }
         show(self.json, &reports, Comparisons(&reports))
@@ -253,14 +241,10 @@ impl DelayArguments {
             scenario.events.clear();
             let (bond, seeds) = (BondConfig::default(), self.seeds.get());
             let report = delay::run(&scenario, &load_of, &config, &bond, seeds);
-            reports.push(report.with_context(|| no_association(&scenario))?);
+            reports.push(report.with_context(|| no_association(&scenario.name))?);
         }
         show(self.json, &reports, DelayTable(&reports))
     }
-}
-
-fn no_association(scenario: &Scenario) -> String {
-    format!("no association over the links of {}", scenario.name)
 }
 
 impl ConfigArguments {

@@ -1,4 +1,3 @@
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use hawser_sim::packets::report::{
 use hawser_sim::packets::{Protocol, Run, chaos};
 use hawser_types::{Rate, parse_duration};
 
-use super::arguments::{DirectionChoice, load, show};
+use super::arguments::{DirectionChoice, load, no_association, show, show_breaches};
 
 #[derive(Debug, Args)]
 pub(crate) struct PacketArguments {
@@ -175,7 +174,7 @@ impl RunArguments {
 
     fn report(&self, scenario: &Scenario, run: &Run) -> anyhow::Result<PacketReport> {
         let links = &scenario.links;
-        let failed = || format!("no association over the links of {}", scenario.name);
+        let failed = || no_association(&scenario.name);
         let udp = run.udp(links, self.share).with_context(failed)?;
         let call = run.call(links).with_context(failed)?;
         let lone_call = run.lone_call(links).with_context(failed)?;
@@ -223,8 +222,7 @@ impl RoamArguments {
                     for announced in [true, false] {
                         let run = self.common.run(*policy, direction);
                         let report = run.roam(&scenario, announced, rate);
-                        let failed =
-                            || format!("no association over the links of {}", scenario.name);
+                        let failed = || no_association(&scenario.name);
                         reports.push(report.with_context(failed)?);
                     }
                 }
@@ -244,8 +242,7 @@ impl RoamTcpArguments {
                     for announced in [true, false] {
                         let run = self.common.run(*policy, direction);
                         let report = run.roam_tcp(&scenario, announced, self.congestion);
-                        let failed =
-                            || format!("no association over the links of {}", scenario.name);
+                        let failed = || no_association(&scenario.name);
                         reports.push(report.with_context(failed)?);
                     }
                 }
@@ -279,7 +276,7 @@ impl Common {
                 for direction in direction.directions() {
                     let run = self.run(*policy, direction);
                     let report = run.connection(links, protocol, congestion);
-                    let failed = || format!("no association over the links of {name}");
+                    let failed = || no_association(name);
                     reports.push((name.clone(), report.with_context(failed)?));
                 }
             }
@@ -293,19 +290,8 @@ fn play(first: u64, seeds: u64) -> anyhow::Result<()> {
     let all = first..first + seeds;
     let breaches = all.filter_map(|seed| Some((seed, chaos::play(seed).err()?)));
     let breaches: Vec<_> = breaches.collect();
-    for (seed, breach) in &breaches {
-        writeln!(std::io::stderr(), "seed {seed}: {breach:?}")?;
-    }
-    ensure!(
-        breaches.is_empty(),
-        "{} of {seeds} seeds failed",
-        breaches.len()
-    );
-    writeln!(
-        std::io::stdout(),
-        "{seeds} seeds from {first} on: nothing doubled, stuck or out of order beyond the rule"
-    )?;
-    Ok(())
+    let promise = "nothing doubled, stuck or out of order beyond the rule";
+    show_breaches(first, seeds, &breaches, promise)
 }
 
 /// A link of so many kbit/s, with so many ms each way.
