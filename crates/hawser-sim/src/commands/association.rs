@@ -147,7 +147,9 @@ impl AssociationArguments {
                     theta,
                     reports,
                 };
-                tables(&setup, json)
+                let reports = paper::run_all(&Variant::ALL, &setup);
+                let reports = reports.context("no association came to be")?;
+                show(json, &reports, Table(&reports))
             }
             What::Run(arguments) => arguments.execute(),
             What::Delay(arguments) => arguments.execute(),
@@ -184,12 +186,6 @@ fn play(first: u64, seeds: u64) -> anyhow::Result<()> {
         "{seeds} seeds from {first} on: nothing lost, doubled, out of order or stuck"
     )?;
     Ok(())
-}
-
-fn tables(setup: &Setup, json: bool) -> anyhow::Result<()> {
-    let reports = paper::run_all(&Variant::ALL, setup);
-    let reports = reports.context("no association came to be")?;
-    show(json, &reports, Table(&reports))
 }
 
 impl RunArguments {
