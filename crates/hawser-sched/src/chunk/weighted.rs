@@ -31,7 +31,11 @@ impl ChunkScheduler for WeightedRoundRobin {
         let time = |path: &PathView| *self.finish.get(&path.channel).unwrap_or(&floor);
         match usable(paths).min_by(|a, b| time(a).total_cmp(&time(b))) {
             Some(path) if path.ready => {
-                let cost = unit.size.min(path.chunk).as_u64().max(1) as f64 / share(path);
+                let rate = path.rate.bytes_per_second();
+                // A channel whose rate is not known yet counts like one of 1 Mbit/s.
+                let rate = if rate == 0 { UNKNOWN_RATE } else { rate };
+                let share = (rate as f64 * path.weight).max(1.0);
+                let cost = unit.size.min(path.chunk).as_u64().max(1) as f64 / share;
                 *self.finish.entry(path.channel).or_insert(floor) += cost;
                 Decision::Channel(path.channel, Reason::Turn)
             }
@@ -43,13 +47,6 @@ impl ChunkScheduler for WeightedRoundRobin {
     fn policy(&self) -> ChunkPolicy {
         ChunkPolicy::WeightedRoundRobin
     }
-}
-
-/// A channel whose rate is not known yet counts like one of 1 Mbit/s.
-fn share(path: &PathView) -> f64 {
-    let rate = path.rate.bytes_per_second();
-    let rate = if rate == 0 { UNKNOWN_RATE } else { rate };
-    (rate as f64 * path.weight).max(1.0)
 }
 
 const UNKNOWN_RATE: u64 = 125_000;
