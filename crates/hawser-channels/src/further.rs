@@ -93,16 +93,21 @@ impl FurtherChannels {
     ) {
         self.pairs.retain(|_, state| !state.is_forgotten(now));
         for (pair, state) in &mut self.pairs {
-            state.update(now, |id| around.lives(id));
+            let ends_of = |id: ChannelId| around.channels.iter().filter(move |ends| ends.id == id);
+            state.update(now, |id| ends_of(id).next().is_some());
+            // A channel stays if it uses a current address of its link.
             self.drops.extend(state.take_stranded(|id| {
                 let link = around.links.iter().find(|link| link.index == pair.link);
-                link.is_some_and(|link| around.goes_from(id, link))
+                link.is_some_and(|link| {
+                    ends_of(id).all(|ends| link.addresses.contains(&ends.local))
+                })
             }));
         }
+        let origins: BTreeSet<IpAddr> = around.of_client().map(|ends| ends.remote).collect();
         for link in around.links.iter().filter(|link| !around.came_to(link)) {
-            for remote in around.origins() {
-                if leads_to(link, remote) && !is_own(remote) {
-                    self.want(now, link.index, remote);
+            for remote in &origins {
+                if leads_to(link, *remote) && !is_own(*remote) {
+                    self.want(now, link.index, *remote);
                 }
             }
         }
@@ -193,25 +198,10 @@ impl FurtherChannels {
 }
 
 impl Surroundings<'_> {
-    fn lives(&self, id: ChannelId) -> bool {
-        self.channels.iter().any(|ends| ends.id == id)
-    }
-
-    /// Whether a channel uses a current address of its link.
-    fn goes_from(&self, id: ChannelId, link: &Link) -> bool {
-        let mut ends = self.channels.iter().filter(|ends| ends.id == id);
-        ends.all(|ends| link.addresses.contains(&ends.local))
-    }
-
     /// Returns the channels that the client opened.
     fn of_client(&self) -> impl Iterator<Item = &ChannelEnds> {
         let channels = self.channels.iter();
         channels.filter(|ends| ends.begun_by == Side::Client)
-    }
-
-    /// Returns the source addresses of the client's channels.
-    fn origins(&self) -> BTreeSet<IpAddr> {
-        self.of_client().map(|ends| ends.remote).collect()
     }
 
     /// Whether the client opened a channel or path to this link.

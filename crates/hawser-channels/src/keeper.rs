@@ -251,7 +251,13 @@ impl ChannelKeeper {
         if now < self.next_attempt || self.attempts >= self.max_attempts() {
             return;
         }
-        self.next_attempt = now + self.pause();
+        // A link that has failed for long is tried less often.
+        let pause = match self.failures {
+            0..40 => RETRY,
+            40..200 => RETRY * 5,
+            _ => RETRY * 20,
+        };
+        self.next_attempt = now + pause;
         self.rounds = self.rounds.wrapping_add(1);
         // From time to time all addresses are tried, because another one may work by now.
         let search = !self.knows_address || self.rounds.is_multiple_of(SEARCH_EVERY);
@@ -287,15 +293,6 @@ impl ChannelKeeper {
             MAX_ATTEMPTS
         } else {
             MAX_SEARCHES
-        }
-    }
-
-    /// Returns the pause between attempts: a link that has failed for long is tried less often.
-    fn pause(&self) -> Duration {
-        match self.failures {
-            0..40 => RETRY,
-            40..200 => RETRY * 5,
-            _ => RETRY * 20,
         }
     }
 }

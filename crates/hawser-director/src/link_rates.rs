@@ -51,7 +51,8 @@ impl LinkRates {
         for record in links.iter_mut() {
             let network = self.network(record.link());
             let is_other = record.network().is_some_and(|before| before != network);
-            if is_other && !self.has_router(record.link().index) {
+            let index = record.link().index;
+            if is_other && !self.routes.iter().any(|route| route.link == index) {
                 // Its routes will come back.
                 continue;
             }
@@ -138,10 +139,6 @@ impl LinkRates {
         let own = || link.addresses.first().copied().map(neighbourhood);
         let address = gateway.or_else(own);
         address.map_or(String::new(), |address| address.to_string())
-    }
-
-    fn has_router(&self, link: LinkIndex) -> bool {
-        self.routes.iter().any(|route| route.link == link)
     }
 }
 

@@ -126,10 +126,10 @@ impl FromStr for DomainPattern {
             None => (false, text),
         };
         let name = name.strip_suffix('.').unwrap_or(name);
-        let is_label = |label: &str| {
-            let fits = (1..=63).contains(&label.len());
-            fits && label.bytes().all(is_name_byte)
-        };
+        // Names that are not ASCII reach the network as `xn--…`.
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_label =
+            |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_of_name);
         if name.len() > MAX_DOMAIN || !name.split('.').all(is_label) {
             return Err(PatternError::Domain);
         }
@@ -155,11 +155,6 @@ impl FromStr for CgroupPath {
             Err(PatternError::Cgroup)
         }
     }
-}
-
-/// Names that are not ASCII reach the network as `xn--…`.
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
 /// A text that can't be matched against anything.

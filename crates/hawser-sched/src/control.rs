@@ -64,16 +64,24 @@ impl ControlChoice {
             return self.chosen;
         }
         if facts.lost_by_medium > self.lost {
-            self.on_loss(now);
+            let distrust = self.distrust.max(DISTRUST);
+            if now >= self.clean_at {
+                self.distrust = (distrust * 2).min(MAX_DISTRUST);
+            }
+            self.clean_at = self.clean_at.max(now + distrust);
             self.delivered = facts.delivered;
         }
         self.lost = facts.lost_by_medium;
         let short = self.chosen == Control::Window && facts.rtt < FAR;
         let shared = self.is_shared(now, facts);
-        let suits = shared
-            || self.goes_in_turns(now, facts)
-            || facts.detour && self.suits_window(now, facts);
-        self.chosen = if short || suits {
+        let is_clean =
+            |segments| now >= self.clean_at && facts.delivered >= self.delivered + segments;
+        // Pauses tell soon, and there is no rate that a window would have to find anew.
+        let turns = facts.in_turns && facts.rate >= QUICK && is_clean(A_FEW);
+        // A window that begins in the middle of a transfer has to find its size anew.
+        let keeps = facts.idle || self.chosen == Control::Window;
+        let detour = facts.detour && keeps && is_clean(ENOUGH);
+        self.chosen = if short || shared || turns || detour {
             Control::Window
         } else {
             Control::Rate
@@ -84,18 +92,6 @@ impl ControlChoice {
     /// Returns the latest choice.
     pub const fn chosen(&self) -> Control {
         self.chosen
-    }
-
-    /// A window that begins in the middle of a transfer has to find its size anew.
-    fn suits_window(&self, now: Instant, facts: &ControlFacts) -> bool {
-        let clean = now >= self.clean_at && facts.delivered >= self.delivered + ENOUGH;
-        clean && (facts.idle || self.chosen == Control::Window)
-    }
-
-    /// Pauses tell soon, and there is no rate that a window would have to find anew.
-    fn goes_in_turns(&self, now: Instant, facts: &ControlFacts) -> bool {
-        let clean = now >= self.clean_at && facts.delivered >= self.delivered + A_FEW;
-        clean && facts.in_turns && facts.rate >= QUICK
     }
 
     /// Whether others fill the queue.
@@ -111,14 +107,6 @@ impl ControlChoice {
             self.rivals.begin_anew();
         }
         now < self.shared_until && !facts.lossy
-    }
-
-    fn on_loss(&mut self, now: Instant) {
-        let distrust = self.distrust.max(DISTRUST);
-        if now >= self.clean_at {
-            self.distrust = (distrust * 2).min(MAX_DISTRUST);
-        }
-        self.clean_at = self.clean_at.max(now + distrust);
     }
 }
 

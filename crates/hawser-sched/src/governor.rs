@@ -70,7 +70,11 @@ impl Governor {
             self.epoch_began = Some(now);
             self.close_epoch(now, span);
         }
-        self.keep_one();
+        // Links may vanish: one of those that are left is always fully used.
+        let any = self.accounts.iter().any(|a| a.standing == Standing::Full);
+        if !any && let Some(best) = self.best() {
+            self.accounts[best].promote();
+        }
     }
 
     /// Returns the permission to use a link; a link without reports is new and may be used.
@@ -128,14 +132,6 @@ impl Governor {
                 .then(a.latest.rate.cmp(&b.latest.rate))
                 .then(b.link.cmp(&a.link))
         })
-    }
-
-    /// Links may vanish: one of those that are left is always fully used.
-    fn keep_one(&mut self) {
-        let any = self.accounts.iter().any(|a| a.standing == Standing::Full);
-        if !any && let Some(best) = self.best() {
-            self.accounts[best].promote();
-        }
     }
 
     /// Bytes that the links, without one of them, can deliver in each second.

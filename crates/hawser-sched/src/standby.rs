@@ -195,8 +195,12 @@ impl Standby {
         if !is_due(self.needed_since, HESITATION) || links.any(|(_, it)| is_tried(it)) {
             return None;
         }
-        let mut links = self.links.iter();
-        let ready = links.find(|(_, it)| it.is_ready() && it.not_before.is_none_or(|at| at <= now));
+        let is_ready = |it: &Reserve| {
+            let is_off = matches!(it.device, Some(Device::Disconnected { .. }));
+            let is_due = it.not_before.is_none_or(|at| at <= now);
+            is_off && it.own.is_none() && !it.is_dismissed && is_due
+        };
+        let ready = self.links.iter().find(|(_, it)| is_ready(it));
         ready.map(|(link, _)| Action::Connect(link.clone()))
     }
 
@@ -245,11 +249,6 @@ impl Standby {
 }
 
 impl Reserve {
-    fn is_ready(&self) -> bool {
-        let is_off = matches!(self.device, Some(Device::Disconnected { .. }));
-        is_off && self.own.is_none() && !self.is_dismissed
-    }
-
     fn fail(&mut self, now: Instant, problem: &str) {
         let pause = FIRST_PAUSE * 2_u32.pow(self.failures.min(MAX_DOUBLINGS));
         self.not_before = Some(now + pause);

@@ -172,7 +172,11 @@ impl Tallies {
     ) -> [Option<Verdict>; MAX_LINKS] {
         let mut verdicts = [None; MAX_LINKS];
         for (place, view) in views.iter().enumerate() {
-            let Some(slot) = self.slot_near(view.link, place) else {
+            let slot = match self.links.get(place) {
+                Some(known) if *known == view.link => Some(place),
+                _ => self.slot(view.link),
+            };
+            let Some(slot) = slot else {
                 continue;
             };
             let verdict = Verdict::of(view, best, chosen, reason);
@@ -304,14 +308,6 @@ impl Tallies {
             reason,
             links,
         });
-    }
-
-    /// As [`Self::slot`]; looks at `guess` first.
-    fn slot_near(&self, link: LinkIndex, guess: usize) -> Option<usize> {
-        match self.links.get(guess) {
-            Some(known) if *known == link => Some(guess),
-            _ => self.slot(link),
-        }
     }
 
     fn slot(&self, link: LinkIndex) -> Option<usize> {

@@ -76,10 +76,14 @@ impl Association {
         locals: Vec<Local>,
         seed: u64,
     ) -> Self {
+        let limits = ShutdownLimits {
+            rto_max: config.rto_max,
+            max_retransmissions: config.association_max_retransmissions,
+        };
         Self {
             paths: Paths::new(&config, seed),
             locals,
-            shutdown: config.new_shutdown(),
+            shutdown: Shutdown::new(limits),
             flow: None,
             control: VecDeque::new(),
             events: VecDeque::new(),
@@ -194,12 +198,15 @@ impl Association {
         }
         let begins = self.setup.poll_timeout();
         let ends = self.shutdown.poll_timeout();
+        let has_path = self.paths.iter().next().is_some();
         let flows = self.flow.as_ref().and_then(|flow| {
+            // Requests wait while there is no path.
+            let asconf = flow.asconf.as_ref().filter(|_| has_path);
             let halves = [
                 flow.outbound.poll_timeout(&self.paths),
                 flow.inbound.poll_timeout(),
                 self.paths.poll_timeout(),
-                self.asconf_timeout(flow),
+                asconf.and_then(Asconf::poll_timeout),
             ];
             halves.into_iter().flatten().min()
         });
@@ -335,13 +342,6 @@ impl Association {
         self.add_paths(now);
     }
 
-    /// Returns when the next ASCONF is due. Requests wait while there is no path.
-    fn asconf_timeout(&self, flow: &Flow) -> Option<Instant> {
-        let asconf = flow.asconf.as_ref()?;
-        self.paths.iter().next()?;
-        asconf.poll_timeout()
-    }
-
     /// Lets a shutdown continue once all data is acknowledged.
     fn check_settled(&mut self, now: Instant) {
         if !self.shutdown.is_open() && self.is_settled() {
@@ -390,14 +390,5 @@ impl Association {
             self.is_readable_reported = true;
             self.events.push_back(Event::Readable);
         }
-    }
-}
-
-impl AssociationConfig {
-    fn new_shutdown(&self) -> Shutdown {
-        Shutdown::new(ShutdownLimits {
-            rto_max: self.rto_max,
-            max_retransmissions: self.association_max_retransmissions,
-        })
     }
 }

@@ -94,16 +94,19 @@ pub(crate) struct Outbound {
 
 impl Outbound {
     pub(crate) fn new(config: &AssociationConfig, negotiated: &Negotiated) -> Self {
+        let (interleaving, partial) = (negotiated.interleaving, negotiated.partial_reliability);
+        let placed = config.agreed_placed_stream(interleaving, partial);
+        let placed = placed.filter(|stream| stream.value() < negotiated.outbound_streams);
+        // Peers under a seal are Hawser's, which keep what they have acknowledged beyond a hole;
+        // any other may drop it (RFC 9260 §6.2).
+        let keeps_all = config.framing == Framing::Compact && interleaving;
         Self {
-            queue: Queue::new(negotiated.interleaving, config.framing),
-            placed: PlacedQueue::new(placed_stream(config, negotiated)),
+            queue: Queue::new(interleaving, config.framing),
+            placed: PlacedQueue::new(placed),
             shares: Shares::default(),
             window: Window::new(negotiated.initial_tsn, config.framing),
             framing: config.framing,
-            abandon: Abandon::new(
-                negotiated.partial_reliability,
-                keeps_all(config, negotiated),
-            ),
+            abandon: Abandon::new(partial, keeps_all),
             scheduler: config.policy.scheduler(),
             streams: negotiated.outbound_streams,
             send_buffer: config.send_buffer.as_u64(),
@@ -142,9 +145,14 @@ impl Outbound {
         if size == ByteCount::ZERO || size > max {
             return Err(SendError::Size { size, max });
         }
-        let held = self.held();
-        let room = self.room_for(stream, size.as_u64());
-        if held > 0 && held + size.as_u64() + OVERHEAD > room {
+        let (held, length) = (self.held(), size.as_u64());
+        let mut room = self.send_buffer;
+        if length <= self.send_buffer / SMALL && self.queue.is_quiet(stream) {
+            // A quarter more is reserved for small messages of streams with nothing waiting, so
+            // that a stream which sends without end does not block all others.
+            room += self.send_buffer / 4;
+        }
+        if held > 0 && held + length + OVERHEAD > room {
             self.is_blocked = true;
             return Err(SendError::Full);
         }
@@ -341,17 +349,6 @@ impl Outbound {
         chunk == self.window.first() || self.has_room_for(length)
     }
 
-    /// Returns the buffer limit for a message of this size. A quarter beyond the send buffer is
-    /// reserved for small messages of streams with nothing waiting, so that a stream which sends
-    /// without end does not block all others.
-    fn room_for(&self, stream: StreamNumber, size: u64) -> u64 {
-        if size <= self.send_buffer / SMALL && self.queue.is_quiet(stream) {
-            self.send_buffer + self.send_buffer / 4
-        } else {
-            self.send_buffer
-        }
-    }
-
     /// Returns the memory taken by messages and chunks.
     fn held(&self) -> u64 {
         let chunks = self.window.len() as u64;
@@ -365,19 +362,6 @@ impl Outbound {
             self.events.push_back(Event::Writable);
         }
     }
-}
-
-/// The stream of messages that the owner places, where there is one to send on.
-fn placed_stream(config: &AssociationConfig, negotiated: &Negotiated) -> Option<StreamNumber> {
-    let (interleaving, partial) = (negotiated.interleaving, negotiated.partial_reliability);
-    let stream = config.agreed_placed_stream(interleaving, partial)?;
-    (stream.value() < negotiated.outbound_streams).then_some(stream)
-}
-
-/// Tells whether the peer keeps what it has acknowledged beyond a hole. Those under a seal are
-/// Hawser's, which do; any other may drop it (RFC 9260 §6.2).
-fn keeps_all(config: &AssociationConfig, negotiated: &Negotiated) -> bool {
-    config.framing == Framing::Compact && negotiated.interleaving
 }
 
 /// Fraction of the buffer (1/64) up to which a message is small.

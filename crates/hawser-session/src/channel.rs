@@ -249,7 +249,11 @@ impl Channel {
 
     /// True if a chunk that is given to the channel now would be sent at once.
     pub(crate) fn takes_chunks(&self) -> bool {
-        self.outbound.is_ready() && self.outbound.is_free() && self.has_number_left()
+        let outbound = &self.outbound;
+        // On an association the peer would not take a number that is too far ahead.
+        let may_number =
+            !self.is_association() || outbound.unacknowledged_records() < MAX_UNACKNOWLEDGED;
+        outbound.is_ready() && outbound.is_free() && may_number
     }
 
     /// True if a datagram that is given to the channel now would be sent at once.
@@ -473,11 +477,6 @@ impl Channel {
     /// Returns the bytes of chunks that went over the channel, both ways.
     fn carried(&self) -> u64 {
         self.outbound.payload() + self.inbound.payload()
-    }
-
-    /// On an association the peer would not take a number that is too far ahead.
-    fn has_number_left(&self) -> bool {
-        !self.is_association() || self.outbound.unacknowledged_records() < MAX_UNACKNOWLEDGED
     }
 }
 

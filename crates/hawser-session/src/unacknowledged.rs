@@ -171,10 +171,11 @@ impl Unacknowledged {
     /// Drops the chunks of a stream that `dropped` names, in flight or not. Returns how many it has
     /// left.
     pub(crate) fn drop_chunks(&mut self, stream: StreamId, dropped: Dropped) -> u64 {
+        let is_spared =
+            |chunk: &SentChunk| dropped == Dropped::AllButOpening && chunk.header().flags.open;
         let mut kept = 0;
         for key in self.ledger.of_stream(stream).collect::<Vec<_>>() {
-            let chunk = self.ledger.get(key);
-            if chunk.is_some_and(|chunk| dropped.spares(chunk)) {
+            if self.ledger.get(key).is_some_and(is_spared) {
                 kept += 1;
                 continue;
             }
@@ -208,11 +209,5 @@ impl Unacknowledged {
         let keys = self.again[role].values();
         let chunks = keys.filter_map(|key| self.ledger.get(*key));
         chunks.map(SentChunk::length).sum()
-    }
-}
-
-impl Dropped {
-    fn spares(self, chunk: &SentChunk) -> bool {
-        self == Self::AllButOpening && chunk.header().flags.open
     }
 }

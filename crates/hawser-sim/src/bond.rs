@@ -437,6 +437,7 @@ impl Bond {
     /// Every channel of a link goes at once, since its carrier or its address has.
     fn lose_link(&mut self, link: usize, carrier: bool) {
         self.keepers[link] = Keeper::down(self.network.now());
+        let client = place(Side::Client);
         for (end, stage) in self.connections.over(link) {
             if carrier {
                 self.network.close(end, false);
@@ -444,17 +445,15 @@ impl Bond {
                 self.network.orphan(end);
             }
             match stage {
-                Stage::Channel(id) | Stage::Joining(id, _) if self.client_has(id) => {
+                Stage::Channel(id) | Stage::Joining(id, _)
+                    if self.hosts[client].writer(id).is_some() =>
+                {
                     self.lose_channel(Side::Client, id);
                 }
                 Stage::Joining(..) | Stage::Connecting => self.abandon(end),
                 _ => {}
             }
         }
-    }
-
-    fn client_has(&self, id: ChannelId) -> bool {
-        self.hosts[place(Side::Client)].writer(id).is_some()
     }
 }
 
@@ -495,17 +494,13 @@ impl Bond {
             self.network.close(end, true);
             self.fail_attempt(link, end, AttemptFailure::NoChannel);
         }
-        while let Some(action) = self.next_action(link, now) {
+        let (client, index) = (place(Side::Client), LinkIndex::new(link as u32 + 1));
+        while let Some(action) = self.keepers[link].poll(now, &self.hosts[client], index) {
             self.execute(link, now, action);
         }
         if let Some(at) = self.keepers[link].next_at(now) {
             self.network.set_alarm(at, Token::Keeper(link).pack());
         }
-    }
-
-    fn next_action(&mut self, link: usize, now: Instant) -> Option<KeeperAction> {
-        let client = &self.hosts[place(Side::Client)];
-        self.keepers[link].poll(now, client, LinkIndex::new(link as u32 + 1))
     }
 
     fn execute(&mut self, link: usize, now: Instant, action: KeeperAction) {

@@ -217,7 +217,13 @@ impl Transfer {
             }
             Event::Writable(id) if id == self.id && side == self.from => self.push(bond),
             Event::Readable(id) if id == self.id && side == self.to => self.pull(bond),
-            Event::Readable(id) if id == self.id => self.hear(bond, side),
+            Event::Readable(id) if id == self.id => {
+                // The client that sends hears that everything has arrived.
+                bond.with(side, |session, now| {
+                    while let Ok(ReadOutcome::Data(..)) = session.read(now, id, READ) {}
+                });
+                self.answered |= side == Side::Client && self.from == Side::Client;
+            }
             _ => {}
         }
     }
@@ -270,15 +276,6 @@ impl Transfer {
                 session.abandon(now, id);
             });
         }
-    }
-
-    /// The client that sends hears that everything has arrived.
-    fn hear(&mut self, bond: &mut Bond, side: Side) {
-        let id = self.id;
-        bond.with(side, |session, now| {
-            while let Ok(ReadOutcome::Data(..)) = session.read(now, id, READ) {}
-        });
-        self.answered |= side == Side::Client && self.from == Side::Client;
     }
 
     fn note_waiting(&mut self, bond: &Bond) {

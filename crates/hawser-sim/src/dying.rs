@@ -20,10 +20,11 @@ use crate::experiment::{self, Options};
 pub fn run(cells: &[Cell], observer: Option<Observer>) -> Vec<DyingReport> {
     let mut references: Vec<(Cell, Figures)> = Vec::new();
     let mut reports = Vec::new();
+    // What tells the references apart.
+    let key = |cell: &Cell| (cell.dies, cell.transport, cell.direction, cell.work);
     for cell in cells {
-        let known = references
-            .iter()
-            .find(|(other, _)| have_same_reference(cell, other));
+        let mut known = references.iter();
+        let known = known.find(|(other, _)| key(cell) == key(other));
         let healthy = match known {
             Some((_, figures)) => figures.clone(),
             None => {
@@ -39,12 +40,6 @@ pub fn run(cells: &[Cell], observer: Option<Observer>) -> Vec<DyingReport> {
         });
     }
     reports
-}
-
-/// True if the healthy link alone gives the same for both.
-fn have_same_reference(one: &Cell, other: &Cell) -> bool {
-    let key = |cell: &Cell| (cell.dies, cell.transport, cell.direction, cell.work);
-    key(one) == key(other)
 }
 
 fn work(cell: &Cell, dying: usize, observer: Option<Observer>) -> Figures {

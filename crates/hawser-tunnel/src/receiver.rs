@@ -126,7 +126,12 @@ impl Receiver {
             place,
             header,
         };
-        let mut lane = self.take_lane(flow, &arrival);
+        if self.lanes.len() <= flow.index() {
+            self.lanes.resize_with(flow.index() + 1, || None);
+        }
+        // Out of the table, so that it can be changed beside the rest.
+        let lane = self.lanes[flow.index()].take();
+        let mut lane = lane.unwrap_or_else(|| Box::new(Lane::new(&arrival)));
         self.stop_waiting(flow, &lane);
         let link = self.paths.link(path).unwrap_or(LinkIndex::ALL);
         let bytes = packet.len();
@@ -184,7 +189,7 @@ impl Receiver {
         {
             let lane = self.lanes.get(flow.index()).and_then(Option::as_ref);
             if lane.is_some_and(|lane| lane.resumes().is_some()) {
-                self.resume(now, flow);
+                self.go_on(now, flow, |_| 0);
             } else {
                 self.miss(now, flow);
             }
@@ -215,15 +220,6 @@ impl Receiver {
     /// How long a packet waits at most for one that is missing, as measured now.
     pub fn hold_limit(&self) -> Duration {
         self.paths.hold_limit(self.config.max_hold)
-    }
-
-    /// Takes a flow's state out of the table, so that it can be changed beside the rest.
-    fn take_lane(&mut self, flow: TunnelFlow, arrival: &Arrival<'_>) -> Box<Lane> {
-        if self.lanes.len() <= flow.index() {
-            self.lanes.resize_with(flow.index() + 1, || None);
-        }
-        let lane = self.lanes[flow.index()].take();
-        lane.unwrap_or_else(|| Box::new(Lane::new(arrival)))
     }
 
     /// Notes how long others had to wait. What was sent twice says nothing of its path.
@@ -371,11 +367,6 @@ impl Receiver {
             lane.hurry();
             lane.skip()
         });
-    }
-
-    /// Hands on more of what is held back.
-    fn resume(&mut self, now: Instant, flow: TunnelFlow) {
-        self.go_on(now, flow, |_| 0);
     }
 
     /// Ends a flow's wait; `pass` says how many packets are passed over.

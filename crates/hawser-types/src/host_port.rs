@@ -64,16 +64,15 @@ impl HostPortParts {
             None if rest.is_empty() => PortPart::Absent,
             None => return Err(HostPortFault::BehindBrackets),
             Some("") => PortPart::Empty,
-            Some(port) => PortPart::Number(parse_port(port).ok_or(HostPortFault::Port(port))?),
+            Some(port) => {
+                // Rust's own parser would take "+1" as well.
+                let is_digits = port.bytes().all(|byte| byte.is_ascii_digit());
+                let number = port.parse().ok().filter(|_| is_digits);
+                PortPart::Number(number.ok_or(HostPortFault::Port(port))?)
+            }
         };
         Ok(Self { host, port })
     }
-}
-
-fn parse_port(text: &str) -> Option<u16> {
-    // Rust's own parser would take "+1" as well.
-    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_digits)
 }
 
 #[cfg(test)]

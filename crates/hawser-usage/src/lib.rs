@@ -288,7 +288,8 @@ fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.busy_timeout(PATIENCE)?;
     let verdict: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
-        return Err(damage());
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        return Err(rusqlite::Error::SqliteFailure(code, None));
     }
     database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     database.execute_batch("PRAGMA synchronous = FULL")
@@ -322,11 +323,6 @@ fn is_damage(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
     )
-}
-
-fn damage() -> rusqlite::Error {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    rusqlite::Error::SqliteFailure(code, None)
 }
 
 /// Renames the file and SQLite's files beside it. What was set aside before gives way.

@@ -193,7 +193,10 @@ impl Command {
             Self::Reset { stream, code } => put_stream_code(value, *stream, *code),
             Self::Stop { stream, code } => put_stream_code(value, *stream, *code),
             Self::ResetSending { stream, code } => put_stream_code(value, *stream, *code),
-            Self::CloseReason { code, text } => put_close_reason(value, *code, text),
+            Self::CloseReason { code, text } => {
+                put_varint(value, u64::from(*code));
+                value.extend_from_slice(cut_text(text, MAX_CLOSE_REASON).as_bytes());
+            }
             Self::ChannelClosed { channel } => put_varint(value, u64::from(channel.value())),
             Self::Close { code } => put_varint(value, u64::from(*code)),
             Self::Enrol(enrolment) => {
@@ -209,7 +212,10 @@ impl Command {
             Self::Scheduler { policy } => put_varint(value, u64::from(*policy)),
             Self::DatagramPort { port } => put_varint(value, u64::from(*port)),
             Self::AcceptsJoins { port } => put_varint(value, u64::from(*port)),
-            Self::Associate { channel, transport } => put_associate(value, *channel, *transport),
+            Self::Associate { channel, transport } => {
+                put_varint(value, u64::from(channel.value()));
+                put_varint(value, *transport as u64);
+            }
         }
     }
 
@@ -404,16 +410,6 @@ fn cut_text(text: &str, max: usize) -> &str {
         .rev()
         .find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
-}
-
-fn put_associate(out: &mut BytesMut, channel: ChannelId, transport: TransportChoice) {
-    put_varint(out, u64::from(channel.value()));
-    put_varint(out, transport as u64);
-}
-
-fn put_close_reason(out: &mut BytesMut, code: u32, text: &str) {
-    put_varint(out, u64::from(code));
-    out.extend_from_slice(cut_text(text, MAX_CLOSE_REASON).as_bytes());
 }
 
 fn put_stream_code(out: &mut BytesMut, stream: StreamId, code: u32) {

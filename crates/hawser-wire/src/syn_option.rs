@@ -173,7 +173,8 @@ impl SynOption {
     /// Fails with the first thing that is wrong.
     pub fn decode(option: &[u8]) -> Result<Self, SynOptionError> {
         let [kind, length, data @ ..] = option else {
-            return Err(SynOptionError::Length(short(option.len())));
+            let length = u8::try_from(option.len()).unwrap_or(u8::MAX);
+            return Err(SynOptionError::Length(length));
         };
         if *kind != Self::KIND {
             return Err(SynOptionError::Kind(*kind));
@@ -334,10 +335,6 @@ impl fmt::Debug for KeyHint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyHint({self})")
     }
-}
-
-fn short(length: usize) -> u8 {
-    u8::try_from(length).unwrap_or(u8::MAX)
 }
 
 const PAPER_LENGTH: usize = 8;

@@ -73,18 +73,15 @@ impl PathLinks {
         let path = paths.iter().find(|path| path.link == link);
         let link = match path {
             Some(path) => self.link(path),
-            None => self.without_path(link),
+            None => {
+                let is_known = match self.side {
+                    Side::Client => link != UNBOUND,
+                    Side::Gateway => self.seen.contains(&link),
+                };
+                is_known.then_some(link)
+            }
         };
         link.unwrap_or(LinkIndex::ALL)
-    }
-
-    /// Returns the session's link for a link without a path; `None` if it is unknown.
-    fn without_path(&self, link: LinkIndex) -> Option<LinkIndex> {
-        let is_known = match self.side {
-            Side::Client => link != UNBOUND,
-            Side::Gateway => self.seen.contains(&link),
-        };
-        is_known.then_some(link)
     }
 
     /// Returns the announcements of all links for an association, if the earlier ones are outdated.

@@ -40,7 +40,9 @@ pub fn draw(
             break;
         };
         let cell = left.remove(index);
-        dealt.note(&cell);
+        for pair in pairs(&cell) {
+            *dealt.0.entry(pair).or_default() += 1;
+        }
         drawn.push(cell);
     }
     Ok(drawn)
@@ -54,12 +56,6 @@ struct Dealt(BTreeMap<[Value; 2], usize>);
 type Value = (usize, u64);
 
 impl Dealt {
-    fn note(&mut self, cell: &Cell) {
-        for pair in pairs(cell) {
-            *self.0.entry(pair).or_default() += 1;
-        }
-    }
-
     /// How often the cell's values were drawn, by themselves and together.
     fn times(&self, cell: &Cell) -> [usize; 2] {
         let mut sums = [0, 0];

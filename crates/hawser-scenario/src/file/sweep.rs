@@ -43,8 +43,12 @@ impl SweepEntry {
                 ));
             };
             *place = value.clone();
+            let shown = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
             variants.push(Variant {
-                value: shown(value),
+                value: shown,
                 table: table.clone(),
             });
         }
@@ -69,13 +73,6 @@ fn place<'a>(table: &'a mut Table, key: &str) -> Option<&'a mut Value> {
         };
     }
     Some(value)
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 const MAX_VALUES: usize = 100;

@@ -50,7 +50,8 @@ impl ChunkScheduler for Auto {
         let decision = self.choose(now, unit, paths, &found);
         match (decision, found.probe) {
             (Decision::Channel(channel, _), Some(probe)) => {
-                self.on_probe(now, probe);
+                self.probes.retain(|(_, at)| now.since(*at) < PROBE_EACH);
+                self.probes.push((probe, now));
                 Decision::Duplicate([channel, probe], Reason::Probe)
             }
             _ => decision,
@@ -71,7 +72,12 @@ impl Auto {
         found: &Found<'_>,
     ) -> Decision {
         let Some(ready) = found.ready else {
-            return Decision::Wait(None, no_one(paths));
+            let reason = if usable(paths).any(|path| path.ready) {
+                Reason::NotAllowed
+            } else {
+                Reason::AllBusy
+            };
+            return Decision::Wait(None, reason);
         };
         let earliest = found.earliest.unwrap_or(ready);
         if earliest.path.channel == ready.path.channel {
@@ -79,7 +85,10 @@ impl Auto {
             return Decision::Channel(ready.path.channel, Reason::Earliest);
         }
         if self.waits(unit, earliest, ready) {
-            let at = now + free_in(earliest.path);
+            // The kernel has then sent what it was given.
+            let backlog = earliest.path.kernel_backlog.as_u64().max(MIN_BACKLOG) as f64;
+            let wait = (backlog / earliest.path.rate_or_guess()).min(LONGEST_WAIT);
+            let at = now + Duration::from_secs_f64(wait);
             return Decision::Wait(Some(at), Reason::QuickerSoon);
         }
         Decision::Channel(ready.path.channel, Reason::Writable)
@@ -92,10 +101,11 @@ impl Auto {
             match path.standing {
                 Standing::Excluded(_) => continue,
                 Standing::Probing(_) if any_full => {
-                    if path.ready
-                        && path.in_flight.as_u64() == 0
-                        && self.may_probe(now, path.channel)
-                    {
+                    let mut probes = self.probes.iter();
+                    let is_recent = |(of, at): &(ChannelId, Instant)| {
+                        *of == path.channel && now.since(*at) < PROBE_EACH
+                    };
+                    if path.ready && path.in_flight.as_u64() == 0 && !probes.any(is_recent) {
                         found.probe = found.probe.or(Some(path.channel));
                     }
                     continue;
@@ -126,17 +136,6 @@ impl Auto {
         self.waiting = !preferred && !unit.more && all_there < ready.arrival * margin;
         self.waiting
     }
-
-    /// Whether the last probe was long enough ago.
-    fn may_probe(&self, now: Instant, channel: ChannelId) -> bool {
-        let mut probes = self.probes.iter();
-        probes.all(|(of, at)| *of != channel || now.since(*at) >= PROBE_EACH)
-    }
-
-    fn on_probe(&mut self, now: Instant, channel: ChannelId) {
-        self.probes.retain(|(_, at)| now.since(*at) < PROBE_EACH);
-        self.probes.push((channel, now));
-    }
 }
 
 impl Candidate<'_> {
@@ -147,15 +146,6 @@ impl Candidate<'_> {
             let by_arrival = other.arrival.total_cmp(&self.arrival);
             by_wish.then(by_arrival).is_gt()
         })
-    }
-}
-
-/// Why no channel is given.
-fn no_one(paths: &[PathView]) -> Reason {
-    if usable(paths).any(|path| path.ready) {
-        Reason::NotAllowed
-    } else {
-        Reason::AllBusy
     }
 }
 
@@ -182,12 +172,6 @@ fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     let arrived = rate * (one_way + ACK_DELAY.as_secs_f64() / 2.0);
     let ahead = (in_flight - arrived).max(0.0);
     (ahead + chunk).max(rate * one_way + chunk) / rate + path.stalled.as_secs_f64()
-}
-
-/// In how long the kernel has sent what it was given.
-fn free_in(path: &PathView) -> Duration {
-    let backlog = path.kernel_backlog.as_u64().max(MIN_BACKLOG) as f64;
-    Duration::from_secs_f64((backlog / path.rate_or_guess()).min(LONGEST_WAIT))
 }
 
 /// How much earlier another channel has to be once one is waited for; β of ECF.

@@ -36,17 +36,13 @@ impl Rivals {
         }
         self.latest = now;
         self.most = self.most.max(facts.rate);
-        let crowded = self.most <= SLOW && is_crowded(facts);
+        let segments = facts.rate.time_for(CRUISING).unwrap_or_default();
+        let own = facts.length + facts.rtt_variation * 2 + segments + HARMLESS;
+        let crowded = self.most <= SLOW && facts.rtt > facts.length + own;
         let since = crowded.then(|| self.crowded_since.unwrap_or(now));
         self.crowded_since = since;
         since.is_some_and(|since| now.since(since) >= BELIEVED.max(facts.rtt * ROUND_TRIPS))
     }
-}
-
-fn is_crowded(facts: &ControlFacts) -> bool {
-    let segments = facts.rate.time_for(CRUISING).unwrap_or_default();
-    let own = facts.length + facts.rtt_variation * 2 + segments + HARMLESS;
-    facts.rtt > facts.length + own
 }
 
 /// The four segments that bbr keeps in flight at the least.

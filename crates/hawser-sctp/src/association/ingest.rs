@@ -39,7 +39,10 @@ impl Association {
             match self.on_chunk(now, arrival, chunk) {
                 Ok(Next::Chunk) if !self.is_closed => {}
                 Ok(_) => break,
-                Err(fault) => return self.on_misbehaviour(fault),
+                Err(fault) => {
+                    let cause = Cause::ProtocolViolation(fault.to_string().into());
+                    return self.end(vec![cause], Closed::Misbehaved(fault));
+                }
             }
         }
         if self.is_closed {
@@ -234,14 +237,6 @@ impl Association {
         if self.control.len() < MAX_ANSWERS {
             self.control.push_back((route, chunk));
         }
-    }
-
-    fn on_misbehaviour(&mut self, fault: Misbehaviour) {
-        let said = bytes::Bytes::from(fault.to_string());
-        self.end(
-            vec![Cause::ProtocolViolation(said)],
-            Closed::Misbehaved(fault),
-        );
     }
 }
 

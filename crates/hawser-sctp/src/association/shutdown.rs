@@ -236,7 +236,11 @@ impl Shutdown {
         }
         self.retransmit_at = None;
         self.expired = self.expired.saturating_add(1);
-        if self.has_failed(now) {
+        // The peer counts as unreachable by the rule for paths: a shorter RTO than the
+        // specification's must not give up sooner.
+        let most = self.limits.max_retransmissions;
+        let silence = failure_delay(most, self.rto, self.limits.rto_max);
+        if self.expired > most && now.since(self.asked_at) >= silence {
             self.end();
             return ShutdownOutcome::GaveUp;
         }
@@ -247,14 +251,6 @@ impl Shutdown {
             }
         });
         ShutdownOutcome::TimedOut
-    }
-
-    /// Tells whether the peer counts as unreachable, by the rule for paths: a shorter RTO than the
-    /// specification's must not give up sooner.
-    fn has_failed(&self, now: Instant) -> bool {
-        let most = self.limits.max_retransmissions;
-        let silence = failure_delay(most, self.rto, self.limits.rto_max);
-        self.expired > most && now.since(self.asked_at) >= silence
     }
 
     fn acknowledge(&mut self, now: Instant) {

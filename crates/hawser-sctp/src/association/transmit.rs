@@ -14,7 +14,8 @@ impl Association {
             return Some(transmit);
         }
         if self.is_closed {
-            return self.last_packet(now);
+            // There may be a last SHUTDOWN COMPLETE.
+            return self.shutdown_packet(now);
         }
         self.flow.as_ref()?;
         self.shutdown_packet(now)
@@ -22,11 +23,6 @@ impl Association {
             .or_else(|| self.control_packet(now))
             .or_else(|| self.data_packet(now))
             .or_else(|| self.sack_packet(now))
-    }
-
-    /// Returns a last SHUTDOWN COMPLETE.
-    fn last_packet(&mut self, now: Instant) -> Option<Transmit> {
-        self.shutdown_packet(now)
     }
 
     fn shutdown_packet(&mut self, now: Instant) -> Option<Transmit> {

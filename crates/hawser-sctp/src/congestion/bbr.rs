@@ -134,8 +134,10 @@ impl Bbr {
     fn advance(&mut self, ack: &Acknowledged, too_much: bool) {
         let (now, flight) = (ack.now, ack.flight.as_u64());
         let round = self.model.is_round_start();
+        // If neighbours gave way to a probe, instead of unused bandwidth, a queue remains.
+        let has_found = |probe: &_| self.has_grown(probe) && self.model.is_without_queue();
         if let Phase::Down { .. } | Phase::Cruise { .. } = self.phase
-            && let Some(probe) = self.last_probe.filter(|probe| self.has_found(probe))
+            && let Some(probe) = self.last_probe.filter(has_found)
         {
             self.phase = self.steeper(now, probe);
             return;
@@ -219,12 +221,6 @@ impl Bbr {
             self.raise();
         }
         self.up(now, (probe.gain * probe.gain).min(STEEPEST))
-    }
-
-    /// Tells whether a probe has found unused bandwidth. If neighbours gave way instead, a queue
-    /// remains.
-    fn has_found(&self, probe: &Probe) -> bool {
-        self.has_grown(probe) && self.model.is_without_queue()
     }
 
     fn has_grown(&self, probe: &Probe) -> bool {

@@ -106,13 +106,6 @@ impl Cubic {
         self.window = self.window.max(epoch.reno.min(1.5 * window));
     }
 
-    /// Shifts the epoch while the window is not used.
-    fn stand_still(&mut self, now: Instant) {
-        if let Some(epoch) = &mut self.epoch {
-            epoch.began = (epoch.began + now.since(self.acknowledged)).min(now);
-        }
-    }
-
     fn reduce(&mut self, now: Instant) {
         self.before = Some(Before {
             window: self.window,
@@ -154,8 +147,9 @@ impl CongestionControl for Cubic {
             self.slow_start(ack, bytes);
         } else if ack.flight_before.as_u64() as f64 + 2.0 * self.packet > self.window {
             self.avoid_congestion(ack, bytes);
-        } else {
-            self.stand_still(ack.now);
+        } else if let Some(epoch) = &mut self.epoch {
+            // The epoch shifts while the window is not used.
+            epoch.began = (epoch.began + ack.now.since(self.acknowledged)).min(ack.now);
         }
         self.window = self.window.min(MAX_WINDOW as f64);
         self.acknowledged = ack.now;

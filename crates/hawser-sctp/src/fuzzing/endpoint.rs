@@ -85,8 +85,12 @@ impl World {
             _ => self.given.as_ref().map_or(STRANGER, |given| given.0),
         };
         let from = if how & 4 == 0 { THERE } else { ELSEWHERE };
-        if how & 8 != 0 {
-            self.wake_up();
+        if how & 8 != 0
+            && let Some(association) = &mut self.association
+        {
+            let due = association.poll_timeout();
+            self.now = due.map_or(self.now, |at| at.max(self.now));
+            association.handle_timeout(self.now);
         }
         let is_compact = self.framing == Framing::Compact && how & 3 == 0;
         if how & 16 != 0 {
@@ -124,14 +128,6 @@ impl World {
                     association.handle_packet(self.now, route, &packet);
                 }
             }
-        }
-    }
-
-    fn wake_up(&mut self) {
-        if let Some(association) = &mut self.association {
-            let due = association.poll_timeout();
-            self.now = due.map_or(self.now, |at| at.max(self.now));
-            association.handle_timeout(self.now);
         }
     }
 

@@ -37,7 +37,8 @@ impl Network {
         let Route { local, remote } = transmit.route;
         let link = local.link.value() as usize;
         let to = 1 - from;
-        let Some(at) = link_of(to, remote.ip()) else {
+        let is_at = |link: &usize| self::local(to, *link).address == remote.ip();
+        let Some(at) = (0..LINKS).find(is_at) else {
             return;
         };
         self.latest[to] = transmit.datagram.clone();
@@ -100,10 +101,6 @@ pub(super) fn local(host: usize, link: usize) -> Local {
 /// Returns where a host is reached on one of its links, as long as no port has moved.
 pub(super) fn remote(host: usize, link: usize) -> SocketAddr {
     SocketAddr::new(local(host, link).address, PORT)
-}
-
-fn link_of(host: usize, address: IpAddr) -> Option<usize> {
-    (0..LINKS).find(|link| local(host, *link).address == address)
 }
 
 /// Links of each host.

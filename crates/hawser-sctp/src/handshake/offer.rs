@@ -137,14 +137,6 @@ impl Features {
         }
         parameters
     }
-
-    fn on_extensions(&mut self, extensions: &[u8]) {
-        let has = |kind| extensions.contains(&kind);
-        self.interleaving |= has(I_DATA);
-        self.interleaved_forward |= has(I_FORWARD_TSN);
-        self.partial_reliability |= has(FORWARD_TSN);
-        self.reconfiguration |= has(ASCONF) && has(ASCONF_ACK);
-    }
 }
 
 impl PeerOffer {
@@ -196,7 +188,13 @@ impl PeerOffer {
                 self.families[1] |= types.contains(&IPV6);
             }
             Parameter::ForwardTsnSupported => self.features.partial_reliability = true,
-            Parameter::SupportedExtensions(extensions) => self.features.on_extensions(extensions),
+            Parameter::SupportedExtensions(extensions) => {
+                let has = |kind| extensions.contains(&kind);
+                self.features.interleaving |= has(I_DATA);
+                self.features.interleaved_forward |= has(I_FORWARD_TSN);
+                self.features.partial_reliability |= has(FORWARD_TSN);
+                self.features.reconfiguration |= has(ASCONF) && has(ASCONF_ACK);
+            }
             Parameter::ZeroChecksumAcceptable(method) => {
                 self.features.zero_checksum = *method == DETECTED_BELOW;
             }

@@ -91,7 +91,10 @@ impl Paths {
             .retain(|path| path.candidate_ends_at().is_none_or(|at| at > now));
         let is_stale = |path: &&Path| {
             let is_silent = path.probation.is_some_and(|until| until <= now);
-            (is_silent || path.state == PathState::Inactive) && self.has_twin(path)
+            let mut twins = self
+                .iter()
+                .filter(|other| other.id != path.id && other.is_twin_of(&path.route));
+            (is_silent || path.state == PathState::Inactive) && twins.any(Path::has_answered_all)
         };
         let stale: Vec<PathId> = self.iter().filter(is_stale).map(|path| path.id).collect();
         for path in &mut self.paths {
@@ -102,12 +105,6 @@ impl Paths {
             self.select();
         }
         stale
-    }
-
-    /// Tells whether another path to the same address of the peer answers.
-    fn has_twin(&self, path: &Path) -> bool {
-        let mut others = self.iter().filter(|other| other.id != path.id);
-        others.any(|other| other.is_twin_of(&path.route) && other.has_answered_all())
     }
 }
 

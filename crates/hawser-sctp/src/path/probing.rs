@@ -188,21 +188,13 @@ impl Path {
         };
         let patience = doubled.min(longest.max(rto));
         let pause = match self.state {
-            PathState::Unconfirmed => self.unconfirmed_pause(),
+            PathState::Unconfirmed if self.errors < UNCONFIRMED_TRIES => Duration::ZERO,
+            // The peer chooses the address, so that one that stays silent gets few heartbeats.
+            PathState::Unconfirmed => UNCONFIRMED_PAUSE,
             PathState::Active | PathState::Inactive => interval,
         };
         let pause = pause.saturating_add(patience.mul_f64(spread));
         self.heartbeat.on_sent(now, nonce, patience, pause);
-    }
-
-    /// Returns the pause between heartbeats to an unconfirmed address. The peer chooses the
-    /// address, so that one that stays silent gets few.
-    fn unconfirmed_pause(&self) -> Duration {
-        if self.errors < UNCONFIRMED_TRIES {
-            Duration::ZERO
-        } else {
-            UNCONFIRMED_PAUSE
-        }
     }
 }
 

@@ -44,7 +44,10 @@ pub(super) fn select(candidates: &[Candidate], theta: f64) -> Vec<usize> {
     let within = |(rtt, _): &(Duration, usize)| rtt.as_secs_f64() <= limit;
     sorted.retain(within);
     // ③
-    let most = larger_count(&ends(candidates));
+    let ends = ends(candidates);
+    let locals = ends.iter().filter(|end| matches!(end, End::Local(_)));
+    let locals = locals.count();
+    let most = locals.max(ends.len() - locals);
     let rest = sorted.split_off(most.min(sorted.len()));
     let mut table = Proposals {
         candidates,
@@ -52,7 +55,8 @@ pub(super) fn select(candidates: &[Candidate], theta: f64) -> Vec<usize> {
         rest,
     };
     // ④, ⑤
-    for end in table.missing() {
+    let missing = ends.into_iter().filter(|end| !table.has(*end));
+    for end in missing.collect::<Vec<_>>() {
         if !table.has(end) {
             table.bring_in(end);
         }
@@ -71,11 +75,6 @@ struct Proposals<'a> {
 }
 
 impl Proposals<'_> {
-    fn missing(&self) -> Vec<End> {
-        let all = ends(self.candidates).into_iter();
-        all.filter(|end| !self.has(*end)).collect()
-    }
-
     fn has(&self, end: End) -> bool {
         let mut proposed = self.proposed.iter();
         proposed.any(|(_, place)| self.touches(*place, end))
@@ -125,13 +124,6 @@ impl Proposals<'_> {
         let route = self.candidates[candidate].route;
         end == End::Local(route.local) || end == End::Remote(route.remote)
     }
-}
-
-/// Returns max(m, n): the larger number of addresses at one end.
-fn larger_count(ends: &BTreeSet<End>) -> usize {
-    let locals = ends.iter().filter(|end| matches!(end, End::Local(_)));
-    let locals = locals.count();
-    locals.max(ends.len() - locals)
 }
 
 fn ends(candidates: &[Candidate]) -> BTreeSet<End> {

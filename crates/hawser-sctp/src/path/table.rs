@@ -287,7 +287,13 @@ impl Paths {
         let chosen = match self.config.selection {
             Selection::Answering => None,
             Selection::Paper { theta } => {
-                let candidates: Vec<Candidate> = self.paths.iter().map(candidate).collect();
+                // By the minimum round-trip time: with the smoothed one, the queue of the path's
+                // own data would deselect and reselect it.
+                let candidate = |path: &Path| Candidate {
+                    route: path.route,
+                    rtt: path.rtt.min().filter(|_| path.state == PathState::Active),
+                };
+                let candidates: Vec<_> = self.paths.iter().map(candidate).collect();
                 Some(selection::select(&candidates, theta))
             }
         };
@@ -319,16 +325,6 @@ impl Paths {
 
     pub(super) fn place(&self, id: PathId) -> Option<usize> {
         self.paths.binary_search_by_key(&id, |path| path.id).ok()
-    }
-}
-
-/// Describes a path by its minimum round-trip time: with the smoothed one, the queue of the path's
-/// own data would deselect and reselect it.
-fn candidate(path: &Path) -> Candidate {
-    let answers = path.state == PathState::Active;
-    Candidate {
-        route: path.route,
-        rtt: path.rtt.min().filter(|_| answers),
     }
 }
 

@@ -46,8 +46,9 @@ impl Paths {
         }
         for place in 0..self.views.len() {
             let link = self.views[place].link;
-            let beside = on_link(&self.views, link) - self.views[place].in_flight;
-            self.views[place].beside = beside;
+            let of_link = self.views.iter().filter(|view| view.link == link);
+            let in_flight: ByteCount = of_link.map(|view| view.in_flight).sum();
+            self.views[place].beside = in_flight - self.views[place].in_flight;
         }
     }
 
@@ -111,9 +112,4 @@ fn view(now: Instant, path: &Path, ready: bool) -> PathView {
         preferred: path.rules.up == Permission::Preferred,
         ..PathView::default()
     }
-}
-
-fn on_link(views: &[PathView], link: LinkIndex) -> ByteCount {
-    let same = views.iter().filter(|view| view.link == link);
-    same.map(|view| view.in_flight).sum()
 }

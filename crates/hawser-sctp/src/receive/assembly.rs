@@ -107,7 +107,10 @@ impl Assembly {
             return self.sort(head, received);
         }
         let key = fragment_key(position, &data)?;
-        let early = self.unfinished > self.crowded && self.is_next(head);
+        let width = self.width();
+        // The next message of its stream is delivered in part where memory becomes scarce.
+        let early = self.unfinished > self.crowded
+            && (head.unordered || self.stream(head.stream.value()).ahead(head.number, width) == 0);
         let part = Part {
             head,
             first: data.first,
@@ -203,12 +206,6 @@ impl Assembly {
         } else {
             self.ready.push_back(received);
         }
-    }
-
-    /// Tells whether the message is the next of its stream.
-    fn is_next(&mut self, head: MessageHeader) -> bool {
-        let width = self.width();
-        head.unordered || self.stream(head.stream.value()).ahead(head.number, width) == 0
     }
 
     /// Returns the number of bits of message numbers.

@@ -102,7 +102,12 @@ impl Fragments {
             }
             next = start.at(end + 1);
         }
-        self.drop_begun(from, through, &mut dropped);
+        // Messages delivered in part whose next part is missing.
+        let begun = self.begun.range(from..=from.at(through));
+        let missing = begun.filter(|(key, _)| !self.runs.contains_key(key));
+        let keys: Vec<_> = missing.map(|(key, _)| *key).collect();
+        let heads = keys.iter().filter_map(|key| self.begun.remove(key));
+        dropped.begun.extend(heads);
         dropped
     }
 
@@ -191,15 +196,6 @@ impl Fragments {
                 dropped.charge += charge(&part.payload);
             }
         }
-    }
-
-    /// Drops messages delivered in part whose next part, up to this position, is missing.
-    fn drop_begun(&mut self, from: FragmentKey, through: u64, dropped: &mut Dropped) {
-        let range = self.begun.range(from..=from.at(through));
-        let missing = range.filter(|(key, _)| !self.runs.contains_key(key));
-        let keys: Vec<_> = missing.map(|(key, _)| *key).collect();
-        let heads = keys.iter().filter_map(|key| self.begun.remove(key));
-        dropped.begun.extend(heads);
     }
 }
 

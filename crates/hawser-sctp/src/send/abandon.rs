@@ -186,14 +186,17 @@ impl Abandon {
                 end += 1;
                 continue;
             }
-            let has_number = matches!(data.order, DataOrder::Interleaved { .. });
+            let (has_number, last) = match data.order {
+                DataOrder::Sequence(number) => (false, number.into()),
+                DataOrder::Interleaved { message, .. } => (true, message),
+            };
             // FORWARD-TSN lists no unordered messages, and need not.
             if has_number || !data.unordered {
                 let key = (data.stream, data.unordered);
                 if skipped.len() == MAX_SKIPPED && !skipped.contains_key(&key) {
                     break;
                 }
-                skipped.insert(key, last_of(data.order));
+                skipped.insert(key, last);
             }
             end += 1;
         }
@@ -263,14 +266,6 @@ impl Abandon {
             self.deadlines.remove(&(at, id));
         }
         Some(message)
-    }
-}
-
-/// Returns the message number that FORWARD-TSN lists.
-fn last_of(order: DataOrder) -> u32 {
-    match order {
-        DataOrder::Sequence(number) => number.into(),
-        DataOrder::Interleaved { message, .. } => message,
     }
 }
 

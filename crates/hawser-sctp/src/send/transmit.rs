@@ -236,7 +236,11 @@ impl Outbound {
     fn fill_probe(&mut self, paths: &mut Paths, filling: &mut Filling, writer: &mut PacketWriter) {
         filling.immediate = true;
         let (path, number) = (filling.path, filling.number);
-        self.fill_new_within_room(paths, filling, writer);
+        let next = self.queue.next();
+        let payload = next.map_or(0, |next| self.next_payload(paths, &next));
+        if payload > 0 && payload as u64 <= self.room() {
+            self.fill_new(paths, filling, writer);
+        }
         let latest = paths.path(path).and_then(|path| path.flight.latest());
         let latest = latest.filter(|_| filling.chunks.is_empty());
         for chunk in latest.into_iter().flat_map(|packet| packet.chunks.clone()) {
@@ -252,20 +256,6 @@ impl Outbound {
         let is_void = filling.chunks.is_empty() && writer.is_empty();
         if let Some(path) = paths.path_mut(path).filter(|_| is_void) {
             path.flight.give_up_probe();
-        }
-    }
-
-    /// Puts new chunks into a packet for a path that the policy did not choose.
-    fn fill_new_within_room(
-        &mut self,
-        paths: &Paths,
-        filling: &mut Filling,
-        writer: &mut PacketWriter,
-    ) {
-        let next = self.queue.next();
-        let payload = next.map_or(0, |next| self.next_payload(paths, &next));
-        if payload > 0 && payload as u64 <= self.room() {
-            self.fill_new(paths, filling, writer);
         }
     }
 

@@ -45,14 +45,6 @@ impl Route {
         }
     }
 
-    /// The way of a channel that the gateway began; the client's link is at its end.
-    const fn of_gateway(link: LinkIndex, channel: ChannelId) -> Self {
-        Self {
-            link,
-            further: Some(channel),
-        }
-    }
-
     /// True if the gateway began the channel there.
     pub(crate) fn is_further(self) -> bool {
         self.further.is_some()
@@ -93,7 +85,10 @@ impl ChannelSpec {
     pub(crate) fn route(&self) -> Route {
         match self.begun_by {
             Side::Client => Route::of_client(self.link),
-            Side::Gateway => Route::of_gateway(self.link, self.id),
+            Side::Gateway => Route {
+                link: self.link,
+                further: Some(self.id),
+            },
         }
     }
 

@@ -45,16 +45,6 @@ impl Channels {
         crawling::slow_pace(came, span, channel.path().rate(), best)
     }
 
-    /// True if more than a packet or two is in flight by a TCP channel's way, and has been for
-    /// longer than a span.
-    fn is_late_with_much(&self, now: Instant, channel: &Channel, span: Duration) -> bool {
-        let much = || {
-            let all = self.of_route(channel.route());
-            all.map(|it| it.outbound().not_arrived()).sum::<u64>() >= crawling::MUCH
-        };
-        is_compared(channel) && channel.is_late_by(now, span) && much()
-    }
-
     /// Returns for a channel on which much is late: the span over which it shows whether it is
     /// slower than the best other one by a factor, what came within it, and the other's rate.
     fn comparison(
@@ -64,7 +54,12 @@ impl Channels {
         span: Duration,
         factor: u64,
     ) -> Option<(Duration, ByteCount, Rate)> {
-        if !self.is_late_with_much(now, channel, span) {
+        // More than a packet or two in flight by the channel's way.
+        let is_much = || {
+            let all = self.of_route(channel.route());
+            all.map(|it| it.outbound().not_arrived()).sum::<u64>() >= crawling::MUCH
+        };
+        if !is_compared(channel) || !channel.is_late_by(now, span) || !is_much() {
             return None;
         }
         let best = self.best_rate_beside(now, channel.route(), span);

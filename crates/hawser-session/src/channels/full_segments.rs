@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use hawser_path::Stall;
 use hawser_types::{ByteCount, Instant};
 
 use super::Channels;
@@ -26,7 +25,10 @@ impl Channels {
             return self.is_alone(now, channel, found)
                 && (stall.framed >= FRAMED || self.all_stall_on_live_link(now, channel));
         }
-        if self.answers_in(channel, stall) {
+        // Once another channel of the link has an answer to all that it sent since the stall began,
+        // everything that was sent before has arrived, or is lost.
+        let mut answered = self.of_route(channel.route()).filter_map(answered_at);
+        if answered.any(|asked| asked >= stall.since) {
             stall.repeats >= REPEATS
         } else {
             self.all_stall(channel) && stall.repeats >= REPEATS_UNHEARD
@@ -100,13 +102,6 @@ impl Channels {
     pub(crate) fn stalled_from_the_start(channel: &Channel) -> bool {
         let stall = channel.full_segments().stall();
         stall.is_some_and(|stall| stall.repeats > 0) && !has_carried(channel)
-    }
-
-    /// True if another channel of the link had an answer to all that it sent since a stall began:
-    /// then everything that was sent before has arrived, or is lost.
-    fn answers_in(&self, channel: &Channel, stall: Stall) -> bool {
-        let mut asked = self.of_route(channel.route()).filter_map(answered_at);
-        asked.any(|asked| asked >= stall.since)
     }
 
     /// True if each channel of the link has a full segment ahead of any answer. On a link that is

@@ -80,7 +80,10 @@ impl World {
         let mut sealed = BytesMut::new();
         let done = self.sealer.seal(self.sealing_at, packet, &mut sealed);
         done.expect("no input is so long");
-        self.sealing_key = key_of(&sealed, self.sealing_key);
+        debug_assert!(sealed.len() >= OVERHEAD);
+        // Each key has 2^22 numbers, and a datagram tells the last three bytes of its number.
+        let last = u64::from(sealed[KEY_ID] >> 6);
+        self.sealing_key += last.wrapping_sub(self.sealing_key) % 4;
         sealed
     }
 
@@ -129,14 +132,6 @@ impl World {
         forged.extend_from_slice(bytes);
         assert!(self.opener.open(self.opening_at, forged).is_err());
     }
-}
-
-/// Which key of the sequence a datagram is sealed with; the datagram before has the key `before`.
-/// Each key has 2^22 numbers, and a datagram tells the last three bytes of its number.
-fn key_of(sealed: &[u8], before: u64) -> u64 {
-    debug_assert!(sealed.len() >= OVERHEAD);
-    let last = u64::from(sealed[KEY_ID] >> 6);
-    before + last.wrapping_sub(before) % 4
 }
 
 const KEY_ID: usize = 4;

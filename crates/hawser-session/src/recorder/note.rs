@@ -149,7 +149,10 @@ impl Note {
                 link,
                 after,
             } => (3, smallvec![id(channel), at(link), nanos(after)]),
-            Self::Policy(policy) => (4, smallvec![policy_code(policy)]),
+            Self::Policy(policy) => {
+                let place = ChunkPolicy::ALL.iter().position(|known| *known == policy);
+                (4, smallvec![place.unwrap_or_default() as u64])
+            }
             Self::Standing { link, standing } => {
                 (5, smallvec![at(link), u64::from(standing.code())])
             }
@@ -321,9 +324,4 @@ fn reason_of(word: u64) -> Option<TransportReason> {
         TransportReason::Silent,
     ];
     known.into_iter().find(|reason| *reason as u64 == word)
-}
-
-fn policy_code(policy: ChunkPolicy) -> u64 {
-    let place = ChunkPolicy::ALL.iter().position(|known| *known == policy);
-    place.unwrap_or_default() as u64
 }

@@ -92,7 +92,10 @@ impl Session {
             self.reinject_the_limited(now);
             self.govern(now);
             let busy = self.channels.iter().any(Channel::is_busy);
-            let next = busy.then(|| self.next_look(now));
+            // When the next silence becomes telling, and now and then besides.
+            let telling = || self.channels.next_telling(now, SHORTEST_TICK);
+            let within = |at: Instant| at.clamp(now + SHORTEST_TICK, now + TICK);
+            let next = busy.then(|| telling().map_or(now + TICK, within));
             self.lifecycle.set_look(next);
         }
         self.count_channels(now);
@@ -228,12 +231,6 @@ impl Session {
         }
     }
 
-    /// Returns when to look again: when the next silence becomes telling, and now and then besides.
-    fn next_look(&self, now: Instant) -> Instant {
-        let telling = self.channels.next_telling(now, SHORTEST_TICK);
-        telling.map_or(now + TICK, |at| at.clamp(now + SHORTEST_TICK, now + TICK))
-    }
-
     /// Asks the governor about links, and compares the transports.
     fn govern(&mut self, now: Instant) {
         let used_up = self.is_send_memory_full() || self.streams.any_credit_blocked();
@@ -288,7 +285,8 @@ impl Session {
         for key in channel.outbound_mut().take_outbox() {
             self.unacknowledged.release(key, false);
         }
-        let in_flight = chunks_in_flight(channel);
+        let sent = channel.outbound().sent();
+        let in_flight: Vec<ChunkKey> = sent.map(Sent::chunk).collect();
         for key in &in_flight {
             self.unacknowledged.doubt(*key);
         }
@@ -359,10 +357,6 @@ impl Session {
             self.channels.wake_quickest();
         }
     }
-}
-
-fn chunks_in_flight(channel: &Channel) -> Vec<ChunkKey> {
-    channel.outbound().sent().map(Sent::chunk).collect()
 }
 
 /// Time between two looks at channels with something in flight.

@@ -36,7 +36,12 @@ impl Session {
         if self.is_closed() {
             return;
         }
-        self.review_links(now);
+        let recorder = &mut self.recorder;
+        let on_standing = |link, standing| recorder.on_standing(now, link, standing);
+        // Chunks that wait for a link which may not be used any more go elsewhere.
+        for chunk in self.links.review(&mut self.channels, on_standing) {
+            self.unacknowledged.release(chunk, false);
+        }
         if !self.channels.any_ready() {
             return;
         }
@@ -55,16 +60,6 @@ impl Session {
     fn has_source(&self, role: ChannelRole) -> bool {
         let commands = role == ChannelRole::Express && self.commands.sendable().is_some();
         commands || self.unacknowledged.has_again(role) || self.streams.any_waiting(role)
-    }
-
-    /// Finds out which links may be used now. Chunks that wait for one which may not be used any
-    /// more go elsewhere.
-    fn review_links(&mut self, now: Instant) {
-        let recorder = &mut self.recorder;
-        let on_standing = |link, standing| recorder.on_standing(now, link, standing);
-        for chunk in self.links.review(&mut self.channels, on_standing) {
-            self.unacknowledged.release(chunk, false);
-        }
     }
 
     /// Places chunks of one kind while there are any and a channel takes them. True if channels

@@ -91,8 +91,9 @@ impl Session {
         let own = self.config.scheduler;
         match wanted {
             NO_WISH => self.set_scheduler(now, own),
-            number => {
-                if let Some(policy) = with_number(number) {
+            _ => {
+                let mut known = ChunkPolicy::ALL.into_iter();
+                if let Some(policy) = known.find(|policy| number(*policy) == wanted) {
                     self.set_scheduler(now, policy);
                 }
             }
@@ -145,11 +146,6 @@ const fn number(policy: ChunkPolicy) -> u32 {
         ChunkPolicy::Redundant => 8,
         _ => NO_WISH,
     }
-}
-
-fn with_number(wanted: u32) -> Option<ChunkPolicy> {
-    let mut all = ChunkPolicy::ALL.into_iter();
-    all.find(|policy| number(*policy) == wanted)
 }
 
 /// The peer's own policy holds.

@@ -134,7 +134,7 @@ impl SendStream {
 
     /// Returns how many bytes the buffer has room for.
     pub(crate) fn room(&self) -> Result<usize, StreamError> {
-        if self.is_finished() {
+        if self.end != End::Open {
             return Err(StreamError::Finished);
         }
         Ok(self.buffer.limit().saturating_sub(self.queued()) as usize)
@@ -194,11 +194,6 @@ impl SendStream {
     /// True if this direction ended before its end.
     pub(crate) fn has_ended_early(&self) -> bool {
         self.end == End::Early
-    }
-
-    /// True if the application has ended this direction.
-    fn is_finished(&self) -> bool {
-        self.end != End::Open
     }
 
     /// The end was sent and everything is acknowledged.

@@ -174,7 +174,11 @@ impl TransportTrial {
             if self.trial.is_some() {
                 self.measure_trial(now, look, span, (bytes, both));
             } else if self.silent_since.is_none() && now.since(demand.since) >= start {
-                self.measure_chosen(span, bytes, demand.interval(look));
+                if self.samples.add(span, bytes, demand.interval(look)) && self.has_settled() {
+                    let rate = to_rate(self.samples.mean(REFERENCE));
+                    self.measured[self.chosen.index()] = Some(rate);
+                    self.best = self.best.max(Some(rate));
+                }
                 self.begin_trial(now, look, demand);
             }
         }
@@ -234,14 +238,6 @@ impl TransportTrial {
                 self.samples.clear();
             }
             (self.chosen, self.reason) = (Transport::Association, TransportReason::First);
-        }
-    }
-
-    fn measure_chosen(&mut self, span: Duration, bytes: u64, interval: Duration) {
-        if self.samples.add(span, bytes, interval) && self.has_settled() {
-            let rate = to_rate(self.samples.mean(REFERENCE));
-            self.measured[self.chosen.index()] = Some(rate);
-            self.best = self.best.max(Some(rate));
         }
     }
 
@@ -305,17 +301,13 @@ impl TransportTrial {
     }
 
     /// True if the transfer has lasted long enough beside what a trial costs, and all trials
-    /// together cost little of all the time.
+    /// together, with this one, cost little of all the time.
     fn is_worth_a_trial(&self, now: Instant, look: &Look, demand: Demand) -> bool {
         let cost = demand.start(look);
         let age = now.since(demand.since);
-        let is_worth = |starts, part| age >= cost * starts && self.may_cost(cost, part);
+        let spent = self.spent + cost;
+        let is_worth = |starts, part| age >= cost * starts && self.busy / part >= spent;
         is_worth(OF_LONG, OF_ALL) || is_worth(OF_SHORT, OF_ALL * 2)
-    }
-
-    /// True if trials have cost no more than one `part`th of all the time, with one more of `cost`.
-    fn may_cost(&self, cost: Duration, part: u32) -> bool {
-        self.busy / part >= self.spent + cost
     }
 
     fn measure_trial(&mut self, now: Instant, look: &Look, span: Duration, held: (u64, u64)) {

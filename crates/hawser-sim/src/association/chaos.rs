@@ -92,7 +92,12 @@ impl Story {
             return Err(Breach::NoAssociation);
         }
         let mut rounds = 0;
-        while self.left != [0, 0] || !self.all_arrived() {
+        while self.left != [0, 0]
+            || self
+                .progress()
+                .iter()
+                .any(|(sent, arrived)| sent != arrived)
+        {
             self.send_some();
             self.change_something();
             let span = Duration::from_millis(self.rng.random_range(1..300));
@@ -262,12 +267,6 @@ impl Story {
             *expected += 1;
         }
         Ok(())
-    }
-
-    fn all_arrived(&self) -> bool {
-        self.progress()
-            .iter()
-            .all(|(sent, arrived)| sent == arrived)
     }
 
     fn progress(&self) -> [(usize, usize); 2] {

@@ -22,9 +22,13 @@ impl Fabric {
             Action::CarrierDown => drop(self.take_local(link)),
             Action::CarrierUp => self.give_local(client_local(number)),
             Action::AddressChange => {
-                let fresh = self.fresh_local(link);
+                // To one that no link of the client has.
+                let locals = &self.hosts[0].locals;
+                let is_free = |local: &Local| locals.iter().all(|it| it.address != local.address);
+                let mut spare = (FIRST_SPARE..).map(client_local);
+                let free = spare.find(is_free).expect("links are few");
                 self.take_local(link);
-                self.give_local(fresh);
+                self.give_local(Local { link, ..free });
             }
         }
         self.pump(0);
@@ -47,15 +51,6 @@ impl Fabric {
         }
         locals.push(local);
         self.association(0).add_local(now, local);
-    }
-
-    /// An address that no link of the client has.
-    fn fresh_local(&self, link: LinkIndex) -> Local {
-        let locals = &self.hosts[0].locals;
-        let is_free = |local: &Local| locals.iter().all(|it| it.address != local.address);
-        let mut spare = (FIRST_SPARE..).map(client_local);
-        let free = spare.find(is_free).expect("links are few");
-        Local { link, ..free }
     }
 }
 

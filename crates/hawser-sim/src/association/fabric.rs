@@ -352,7 +352,9 @@ impl Fabric {
                     && *own == id
                 {
                     association.handle_packet(now, route, &packet);
-                    host.receive_packets(now);
+                    if let Some(tunnel) = &mut host.tunnel {
+                        tunnel.handle_received(now, association);
+                    }
                 }
             }
         }
@@ -450,13 +452,6 @@ impl Host {
         }
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.handle_timeout(now);
-        }
-    }
-
-    /// Takes what a datagram has brought for the tunnel.
-    fn receive_packets(&mut self, now: Instant) {
-        if let (Some(tunnel), Some((_, association))) = (&mut self.tunnel, &mut self.association) {
-            tunnel.handle_received(now, association);
         }
     }
 }

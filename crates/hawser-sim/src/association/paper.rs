@@ -115,7 +115,9 @@ pub fn run(row: Row, variant: Variant, setup: &Setup) -> Option<RowReport> {
     let config = variant.config(packet, setup);
     let models = [0, 1, 2].map(|link| model(&row, link, scale as u32, packet));
     let packet = ByteCount::from(config.max_packet) + IP_HEADER;
-    let payload = packet - IP_HEADER - headers(&config);
+    // SCTP's common header, and that of one chunk with data.
+    let headers = ByteCount::new(12 + if config.interleaving { 20 } else { 16 });
+    let payload = packet - IP_HEADER - headers;
     let mut fabric = Fabric::new([&config; 2], &models, 3, setup.seed);
     fabric.set_wiring(Wiring::Parallel);
     fabric.set_overhead(IP_HEADER);
@@ -227,11 +229,6 @@ impl Variant {
             ..base
         }
     }
-}
-
-/// SCTP's common header, and that of one chunk with data.
-fn headers(config: &AssociationConfig) -> ByteCount {
-    ByteCount::new(12 + if config.interleaving { 20 } else { 16 })
 }
 
 fn model(row: &Row, link: usize, scale: u32, packet: ByteCount) -> LinkModel {

@@ -368,7 +368,11 @@ impl AssociationChannel {
         } = transmit;
         let link = match side {
             Side::Client => route.local.link,
-            Side::Gateway => link_of(&route),
+            Side::Gateway => {
+                let client = route.remote.ip();
+                let number = (0..255).find(|number| client_local(*number).address == client);
+                number.map_or(LinkIndex::ALL, |number| client_local(number).link)
+            }
         };
         let link = (link.value() as usize).checked_sub(1);
         if let Some(link) = link.filter(|link| *link < links) {
@@ -381,13 +385,6 @@ impl AssociationChannel {
             });
         }
     }
-}
-
-/// The client's link at the other end of a route of the gateway.
-fn link_of(route: &Route) -> LinkIndex {
-    let client = route.remote.ip();
-    let number = (0..255).find(|number| client_local(*number).address == client);
-    number.map_or(LinkIndex::ALL, |number| client_local(number).link)
 }
 
 const PORT: u16 = 9899;

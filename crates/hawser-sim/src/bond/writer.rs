@@ -138,7 +138,11 @@ impl Writer {
             network.set_low_water(end, mark.as_u64());
         }
         if let Some(control) = step.control {
-            connections.set_congestion(network, end, congestion(control));
+            let congestion = match control {
+                Control::Window => Congestion::Cubic,
+                Control::Rate => Congestion::Bbr,
+            };
+            connections.set_congestion(network, end, congestion);
         }
         if step.next == Next::Write {
             let record = self.take_up(out);
@@ -149,7 +153,8 @@ impl Writer {
 
     /// Puts a record behind the others; it counts as many bytes as if it were sealed.
     fn take_up(&mut self, out: &Outgoing) -> Bytes {
-        let mut body = BytesMut::with_capacity(out.head.len() + payload_length(out));
+        let payload: usize = out.payload.iter().map(Bytes::len).sum();
+        let mut body = BytesMut::with_capacity(out.head.len() + payload);
         body.extend_from_slice(&out.head);
         out.payload
             .iter()
@@ -181,15 +186,4 @@ impl Writer {
         }
         self.notified
     }
-}
-
-fn congestion(control: Control) -> Congestion {
-    match control {
-        Control::Window => Congestion::Cubic,
-        Control::Rate => Congestion::Bbr,
-    }
-}
-
-fn payload_length(out: &Outgoing) -> usize {
-    out.payload.iter().map(Bytes::len).sum()
 }

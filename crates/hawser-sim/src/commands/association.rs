@@ -146,7 +146,9 @@ impl AssociationArguments {
                     theta,
                     reports,
                 };
-                tables(&setup, json)
+                let reports = paper::run_all(&Variant::ALL, &setup);
+                let reports = reports.context("no association came to be")?;
+                show(json, &reports, Table(&reports))
             }
             What::Run(arguments) => arguments.execute(),
             What::Delay(arguments) => arguments.execute(),
@@ -172,12 +174,6 @@ fn play(first: u64, seeds: u64) -> anyhow::Result<()> {
     });
     let promise = "nothing lost, doubled, out of order or stuck";
     show_breaches(first, seeds, &breaches, promise)
-}
-
-fn tables(setup: &Setup, json: bool) -> anyhow::Result<()> {
-    let reports = paper::run_all(&Variant::ALL, setup);
-    let reports = reports.context("no association came to be")?;
-    show(json, &reports, Table(&reports))
 }
 
 impl RunArguments {

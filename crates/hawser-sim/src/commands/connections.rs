@@ -1,5 +1,5 @@
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -46,7 +46,8 @@ impl ConnectionArguments {
             self.values.is_empty() || value.is_empty() || self.values.contains(value)
         };
         for path in &self.scenarios {
-            for point in points(path)?.iter().filter(|point| wanted(&point.value)) {
+            let points = Point::load(path, &|file| std::fs::read_to_string(file))?;
+            for point in points.iter().filter(|point| wanted(&point.value)) {
                 for method in Method::ALL {
                     if !self.only.is_empty() && !self.only.contains(&method) {
                         continue;
@@ -61,8 +62,4 @@ impl ConnectionArguments {
         }
         show(self.json, &reports, Table(&reports))
     }
-}
-
-fn points(path: &Path) -> anyhow::Result<Vec<Point>> {
-    Ok(Point::load(path, &|file| std::fs::read_to_string(file))?)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_director::{ConnectionRequest, Director, FlowId, Over, Progress};
-use hawser_path::{KnownLink, KnownRate, LinkKey, Segments};
+use hawser_path::{KnownLink, KnownRate, Segments};
 use hawser_policy::{Action, Condition, PortRange, Rule, RuleSet};
 use hawser_scenario::{Application, Congestion, Scenario, Workload};
 use hawser_sched::connection::ConnectionPolicy;
@@ -64,9 +64,16 @@ impl Daemon {
         let count = scenario.links.len();
         let links: Vec<Link> = (0..count).map(link).collect();
         director.set_links(now, &links);
-        director.set_default_routes(now, (0..count).map(route).collect());
+        // The system prefers the first.
+        let routes = (0..count).map(|place| DefaultRoute {
+            link: index(place),
+            gateway: Some(neighbour(place, 1)),
+        });
+        director.set_default_routes(now, routes.collect());
         if rates == Rates::Known {
             let links = scenario.links.iter().enumerate();
+            // By what the usage database would know them by.
+            let key = |place| (name(place), neighbour(place, 1).to_string());
             let known = links.map(|(place, link)| (key(place), known(link)));
             director.load_rates(now, known.collect());
         }
@@ -223,19 +230,6 @@ fn link(place: usize) -> Link {
         takes_ordinary_v4: place == 0,
         ..Link::new(index(place), name(place))
     }
-}
-
-/// Its default route; the system prefers the first.
-fn route(place: usize) -> DefaultRoute {
-    DefaultRoute {
-        link: index(place),
-        gateway: Some(neighbour(place, 1)),
-    }
-}
-
-/// What the usage database would know it by.
-fn key(place: usize) -> LinkKey {
-    (name(place), neighbour(place, 1).to_string())
 }
 
 /// All that it can carry.

@@ -231,7 +231,9 @@ impl Story {
     fn pump(&mut self) {
         let mut paths = TunnelPaths::default();
         for (number, link) in self.links.iter().enumerate().filter(|(_, it)| it.is_used) {
-            paths.push(link.view(number), link.room());
+            // A window of two round trips, and a few packets.
+            let window = link.rate * (link.delay * 4) + ByteCount::new(6000);
+            paths.push(link.view(number), window - link.in_flight);
         }
         while let Some(placed) = self.sender.poll(self.now, &mut paths) {
             self.carry(placed);
@@ -384,11 +386,6 @@ impl Link {
             in_flight: self.in_flight,
             ..PathView::default()
         }
-    }
-
-    /// A window of two round trips, and a few packets.
-    fn room(&self) -> ByteCount {
-        self.rate * (self.delay * 4) + ByteCount::new(6000) - self.in_flight
     }
 }
 

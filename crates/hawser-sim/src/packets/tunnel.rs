@@ -64,7 +64,8 @@ impl Tunnel {
     }
 
     pub(super) fn stats(&self, host: usize) -> TunnelStats {
-        self.end(host).stats()
+        let tunnel = self.fabric.hosts[host].tunnel.as_ref();
+        tunnel.expect("both hosts have one").stats()
     }
 
     /// Lets something happen to a link, from 0.
@@ -129,11 +130,6 @@ impl Tunnel {
     pub(super) fn step(&mut self, until: Instant) {
         self.fabric.step(until);
         self.now = self.now.max(self.fabric.now());
-    }
-
-    fn end(&self, host: usize) -> &AssociationTunnel {
-        let tunnel = self.fabric.hosts[host].tunnel.as_ref();
-        tunnel.expect("both hosts have one")
     }
 
     fn end_mut(&mut self, host: usize) -> &mut AssociationTunnel {

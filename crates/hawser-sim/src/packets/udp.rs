@@ -50,16 +50,12 @@ impl Flow {
         }
     }
 
-    fn send(&mut self, tunnel: &mut Tunnel, host: usize) {
-        let number = self.sent.len() as u64;
-        tunnel.enqueue(host, inner::packet(17, self.port, number, self.size));
-        self.sent.push(tunnel.now());
-        self.arrived.push(None);
-    }
-
     pub(super) fn send_due(&mut self, tunnel: &mut Tunnel, host: usize) {
         while self.next_at <= tunnel.now() {
-            self.send(tunnel, host);
+            let number = self.sent.len() as u64;
+            tunnel.enqueue(host, inner::packet(17, self.port, number, self.size));
+            self.sent.push(tunnel.now());
+            self.arrived.push(None);
             self.next_at += self.every;
         }
     }

@@ -179,7 +179,9 @@ impl LinkObservations {
         let mut now = known.unwrap_or(MIN_RATE);
         for second in first..=(last.as_nanos() / SECOND).min(first + MAX_SECONDS) {
             now = self.seconds.get(&second).copied().unwrap_or(now);
-            let rate = on_the_wire(now);
+            // The rate of whole packets that carry this rate of bytes.
+            let bytes = now.bytes_per_second().saturating_mul(1500) / 1448;
+            let rate = Rate::from_bytes_per_second(bytes).clamp(MIN_RATE, MAX_RATE);
             match rates.last_mut() {
                 Some((span, before)) if alike(*before, rate) => *span += STEP,
                 _ => rates.push((STEP, rate)),
@@ -204,12 +206,6 @@ fn link_of(note: &Note) -> Option<LinkIndex> {
         | Note::Sample { link, .. } => Some(*link),
         _ => None,
     }
-}
-
-/// The rate of whole packets that carry this rate of bytes.
-fn on_the_wire(rate: Rate) -> Rate {
-    let bytes = rate.bytes_per_second().saturating_mul(1500) / 1448;
-    Rate::from_bytes_per_second(bytes).clamp(MIN_RATE, MAX_RATE)
 }
 
 /// Whether two rates are within a tenth.

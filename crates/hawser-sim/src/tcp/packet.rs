@@ -72,17 +72,14 @@ impl Packet {
             Kind::Ordinary => {
                 // Without the time stamp option there is nothing to echo.
                 let stamp = if self.echo.is_some() { 0 } else { STAMP };
-                HEADER - stamp + selective_option(self.selective.len())
+                let selective = match self.selective.len() as u64 {
+                    0 => 0,
+                    ranges => 4 + 8 * ranges,
+                };
+                HEADER - stamp + selective
             }
         };
         ByteCount::new(header + u64::from(self.length))
-    }
-}
-
-fn selective_option(ranges: usize) -> u64 {
-    match ranges {
-        0 => 0,
-        count => 4 + 8 * count as u64,
     }
 }
 

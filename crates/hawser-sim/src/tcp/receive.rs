@@ -75,7 +75,9 @@ impl Receiver {
             return;
         }
         if range.start > self.next {
-            self.note_recent(range.start);
+            self.recent.retain(|old| *old != range.start);
+            self.recent.insert(0, range.start);
+            self.recent.truncate(MAX_RECENT);
             self.duplicate |= self.beyond.insert(range) == 0;
             self.due = true;
             return;
@@ -128,12 +130,6 @@ impl Receiver {
             _ => false,
         });
         ranges
-    }
-
-    fn note_recent(&mut self, at: u64) {
-        self.recent.retain(|old| *old != at);
-        self.recent.insert(0, at);
-        self.recent.truncate(MAX_RECENT);
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod others;
 mod own;
-mod passed;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +19,6 @@ use crate::uri::SipUri;
 use crate::words::Words;
 use own::Own;
 pub use own::OwnAddress;
-pub(super) use passed::Passed;
 
 /// Name of the host to register, transport and lifetime.
 #[derive(Clone, Debug)]
@@ -64,6 +62,27 @@ pub struct Announcer {
     events: VecDeque<RegistrationEvent>,
     /// Messages for the other parts of the user agent.
     passed: VecDeque<Passed>,
+}
+
+/// A message that does not concern the registration.
+#[derive(Debug)]
+pub(super) enum Passed {
+    /// A request, to be answered by [`Announcer::respond`].
+    Request {
+        id: TransactionId,
+        request: Request,
+        /// For CANCEL: the transaction to cancel, if it exists.
+        cancels: Option<TransactionId>,
+    },
+    /// An ACK for a 2xx.
+    Ack(Request),
+    /// Response to a request sent by [`Announcer::send`].
+    Response {
+        id: TransactionId,
+        response: Response,
+    },
+    /// A request sent by [`Announcer::send`] gets no answer.
+    Failed(TransactionId),
 }
 
 impl Announcer {
@@ -237,7 +256,9 @@ impl Announcer {
                 cancels,
                 ..
             } => {
-                if is_sign_of_life(&request) {
+                // OPTIONS outside of any call is a keep-alive.
+                let is_outside = request.headers.to().is_ok_and(|to| to.tag().is_none());
+                if request.method == Method::Options && is_outside {
                     self.respond(now, id, &answer(&request));
                 } else {
                     self.passed.push_back(Passed::Request {
@@ -418,12 +439,6 @@ impl Announcer {
         headers.push(HeaderName::CSeq, format!("1 {method}"));
         request
     }
-}
-
-/// Whether a request is a keep-alive: OPTIONS outside of any call.
-fn is_sign_of_life(request: &Request) -> bool {
-    let to = request.headers.to();
-    request.method == Method::Options && to.is_ok_and(|to| to.tag().is_none())
 }
 
 fn answer(request: &Request) -> Response {

@@ -172,7 +172,8 @@ impl Registration {
         let sent = self.wanted.clone();
         // The registrar may have received a request without answering it.
         for care_of in &sent {
-            if !self.knows(&care_of.uri) {
+            let mut known = self.known.iter();
+            if !known.any(|known| known.is_equivalent(&care_of.uri)) {
                 self.known.push(care_of.uri.clone());
             }
         }
@@ -189,10 +190,6 @@ impl Registration {
     /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
         self.events.pop_front()
-    }
-
-    fn knows(&self, uri: &SipUri) -> bool {
-        self.known.iter().any(|known| known.is_equivalent(uri))
     }
 
     /// Returns all wanted contacts, and known ones to remove with `expires=0`.

@@ -60,7 +60,12 @@ impl Counts {
 
     /// Takes the count of a correct proof. Returns whether this count is new.
     pub(super) fn take(&mut self, now: Instant, user: &str, nonce: NonceId, count: u32) -> bool {
-        self.forget_ended(now);
+        // Expired nonces, which are recognised by their age.
+        let lifetime = self.lifetime;
+        let is_over = |nonce: &NonceId| now.since(nonce.made()) >= lifetime;
+        while self.ages.first().is_some_and(|(nonce, _)| is_over(nonce)) {
+            self.forget_oldest();
+        }
         let known = self.users.get_mut(user);
         if let Some(window) = known.and_then(|it| it.nonces.get_mut(&nonce)) {
             return window.take(count);
@@ -88,15 +93,6 @@ impl Counts {
             self.forgotten = self.forgotten.max(Some(oldest));
         }
         true
-    }
-
-    /// Removes expired nonces, which are recognised by their age.
-    fn forget_ended(&mut self, now: Instant) {
-        let lifetime = self.lifetime;
-        let is_over = |nonce: &NonceId| now.since(nonce.made()) >= lifetime;
-        while self.ages.first().is_some_and(|(nonce, _)| is_over(nonce)) {
-            self.forget_oldest();
-        }
     }
 
     fn forget_oldest(&mut self) -> Option<NonceId> {

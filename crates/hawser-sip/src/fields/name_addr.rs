@@ -60,16 +60,6 @@ impl NameAddr {
         let value = self.params.value("expires");
         value.map(Seconds::parse).transpose()
     }
-
-    /// Reads `addr-spec` without brackets: parameters belong to the header field, and the URI must
-    /// have neither comma nor question mark (RFC 3261 §20.10).
-    fn read_bare(cursor: &mut Cursor<'_>) -> Result<Uri, SyntaxFault> {
-        let text = cursor.take_until(&[';', ',', ' ', '\t']);
-        if text.contains('?') {
-            return Err(SyntaxFault::Expected("< around a URI with a question mark"));
-        }
-        text.parse()
-    }
 }
 
 impl Field for NameAddr {
@@ -82,7 +72,13 @@ impl Field for NameAddr {
             }
             uri
         } else {
-            Self::read_bare(cursor)?
+            // Parameters belong to the header field, and the URI must have neither comma nor
+            // question mark (RFC 3261 §20.10).
+            let text = cursor.take_until(&[';', ',', ' ', '\t']);
+            if text.contains('?') {
+                return Err(SyntaxFault::Expected("< around a URI with a question mark"));
+            }
+            text.parse()?
         };
         let params = Params::read(cursor)?;
         Ok(Self {

@@ -106,7 +106,10 @@ impl Proxy {
         };
         let bindings = far.map(|address| location.lookup(now, &address));
         let bindings: Vec<_> = bindings.into_iter().flatten().collect();
-        let is_next = |binding: &&_| binding_place(binding).as_ref() == Some(&next);
+        let is_next = |binding: &&Binding| {
+            let first = binding.path.first().unwrap_or(&binding.contact);
+            place(&first.uri).as_ref() == Some(&next)
+        };
         if let Some(binding) = bindings.iter().find(is_next) {
             return Some(binding.way_back());
         }
@@ -195,11 +198,6 @@ fn contact(headers: &Headers) -> Option<Uri> {
         Ok(Contacts::List(list)) => list.into_iter().next().map(|contact| contact.uri),
         _ => None,
     }
-}
-
-fn binding_place(binding: &Binding) -> Option<String> {
-    let first = binding.path.first().unwrap_or(&binding.contact);
-    place(&first.uri)
 }
 
 /// Returns the transport, host and port of a URI: equal for URIs that lead to the same place.

@@ -131,7 +131,13 @@ impl Wanted {
         let lifetime = match asked {
             None => limits.default_expires,
             Some(asked) if asked.is_zero() => asked,
-            Some(asked) if asked < limits.min_expires => return Err(too_brief(limits)),
+            Some(asked) if asked < limits.min_expires => {
+                let status = StatusCode::INTERVAL_TOO_BRIEF;
+                let mut refusal = Refusal::new(status, status.reason());
+                let least = limits.min_expires.as_secs().to_string();
+                refusal.header = Some((HeaderName::MinExpires, least));
+                return Err(refusal);
+            }
             Some(asked) => asked.min(limits.max_expires),
         };
         let outbound = outbound(&contact)?;
@@ -177,14 +183,6 @@ fn bad(reason: impl Into<String>) -> Refusal {
 
 fn late() -> Refusal {
     bad("CSeq is not above that of an earlier request")
-}
-
-fn too_brief(limits: &LocationLimits) -> Refusal {
-    let status = StatusCode::INTERVAL_TOO_BRIEF;
-    let mut refusal = Refusal::new(status, status.reason());
-    let least = limits.min_expires.as_secs().to_string();
-    refusal.header = Some((HeaderName::MinExpires, least));
-    refusal
 }
 
 /// Limit of bytes of a contact, its path or its Call-ID, which are stored for each binding.

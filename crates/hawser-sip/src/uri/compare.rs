@@ -26,7 +26,10 @@ impl SipUri {
                 .iter()
                 .any(|compared| compared.eq_ignore_ascii_case(name));
             match self.param(name) {
-                Some(own) => is_same(own, value.as_deref().unwrap_or_default()),
+                Some(own) => {
+                    let others = normalized(value.as_deref().unwrap_or_default());
+                    normalized(own).eq_ignore_ascii_case(&others)
+                }
                 None => !must_be_there,
             }
         })
@@ -44,10 +47,6 @@ impl SipUri {
         };
         sorted(self) == sorted(other)
     }
-}
-
-fn is_same(one: &str, two: &str) -> bool {
-    normalized(one).eq_ignore_ascii_case(&normalized(two))
 }
 
 const ALWAYS_COMPARED: [&str; 5] = ["user", "ttl", "method", "maddr", "transport"];

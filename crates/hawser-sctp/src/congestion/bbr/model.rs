@@ -54,10 +54,6 @@ impl Round {
     fn mean(&self) -> Option<Duration> {
         (self.count >= MIN_SAMPLES).then(|| self.rtts / self.count)
     }
-
-    fn forget_round_trips(&mut self) {
-        (self.rtts, self.count, self.shortest) = Default::default();
-    }
 }
 
 /// Bytes acknowledged in bursts beyond the rate. Source: draft-ietf-ccwg-bbr §5.5.9.
@@ -247,7 +243,8 @@ impl Model {
     pub(super) fn on_longer_way(&mut self, now: Instant, shortest: Duration) {
         self.renew_min_rtt(now, shortest);
         self.lowest_mean = None;
-        self.round.forget_round_trips();
+        let round = &mut self.round;
+        (round.rtts, round.count, round.shortest) = Default::default();
     }
 
     /// Tells whether the latest sample was limited by the application.

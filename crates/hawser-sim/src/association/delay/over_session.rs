@@ -33,7 +33,7 @@ pub(super) fn run(scenario: &Scenario, load: &Load, config: &BondConfig, seed: u
     };
     busy.into_iter().for_each(|id| run.push(id));
     run.bond.set_alarm(began + written_at(0), 0);
-    while !run.is_over()
+    while (run.bond.now() < run.end || !run.ledger.is_settled())
         && let Some(signal) = run.bond.step(run.end + PATIENCE)
     {
         run.on_signal(&signal);
@@ -42,10 +42,6 @@ pub(super) fn run(scenario: &Scenario, load: &Load, config: &BondConfig, seed: u
 }
 
 impl Run {
-    fn is_over(&self) -> bool {
-        self.bond.now() >= self.end && self.ledger.is_settled()
-    }
-
     fn on_signal(&mut self, signal: &Signal) {
         match signal {
             Signal::Alarm(number) => self.write(*number as u32),

@@ -6,9 +6,8 @@ use hawser_types::Instant;
 
 use super::{CareOf, Registration, RegistrationEvent, RegistrationFault, State};
 use crate::digest::Challenge;
-use crate::fields::{Contacts, NameAddr};
+use crate::fields::Contacts;
 use crate::message::{HeaderFault, HeaderName, Response, StatusCode};
-use crate::uri::SipUri;
 
 impl Registration {
     /// Handles a response to the latest request. A provisional one changes nothing.
@@ -122,9 +121,10 @@ impl Registration {
         }
         let mut granted = self.config.lifetime;
         for care_of in sent {
-            let found = bindings
-                .iter()
-                .find(|binding| is_for(binding, &care_of.uri));
+            let found = bindings.iter().find(|binding| {
+                let listed = binding.uri.as_sip();
+                listed.is_some_and(|listed| listed.is_equivalent(&care_of.uri))
+            });
             let binding = found.ok_or(RegistrationFault::NotListed)?;
             let own = binding.expires().map_err(|fault| HeaderFault::Syntax {
                 name: HeaderName::Contact,
@@ -172,11 +172,6 @@ impl Registration {
         self.config.lifetime = longer.ok_or_else(refused)?;
         Ok(())
     }
-}
-
-fn is_for(binding: &NameAddr, uri: &SipUri) -> bool {
-    let listed = binding.uri.as_sip();
-    listed.is_some_and(|listed| listed.is_equivalent(uri))
 }
 
 /// Leaves a fifth of the time, at least 35 s but at most half of it, for the refresh to fail and be
