@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -18,6 +18,7 @@ use hawser_types::{ChannelId, SessionId};
 use hawser_wire::{
     Command, Frame, FrameIterator, Grant, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame,
 };
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -131,7 +132,7 @@ impl Door {
         let name = keys.session_id();
         let session = Session::begin(Side::Gateway, keys, first);
         let shared = Arc::downgrade(session.shared());
-        self.lock().insert(name, shared);
+        self.sessions.lock().insert(name, shared);
         let key = handshake.peer;
         let begun = Begun { session, key };
         self.begun.send(begun).await.map_err(|_| HostileError::Gone)
@@ -141,7 +142,11 @@ impl Door {
         let mut prelude = [0; JOIN_PRELUDE_LENGTH];
         stream.read_exact(&mut prelude).await?;
         let prelude = JoinPrelude::decode(&prelude).ok_or(HostileError::Gone)?;
-        let known = self.lock().get(&prelude.session).and_then(Weak::upgrade);
+        let known = self
+            .sessions
+            .lock()
+            .get(&prelude.session)
+            .and_then(Weak::upgrade);
         let session = known.ok_or(HostileError::Gone)?;
         let id = prelude.channel;
         let mut reader = session.keys.reader(id, Direction::ClientToGateway, false);
@@ -170,10 +175,6 @@ impl Door {
             records: 1,
         });
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

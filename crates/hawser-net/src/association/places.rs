@@ -4,9 +4,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use hawser_sctp::Local;
+use parking_lot::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::keyed_endpoint::{KeyedEndpoint, PlacesChange};
@@ -205,7 +206,7 @@ impl Places {
 /// Handles a packet's arrival at `local`. Returns whether `local` is in use as a place now.
 fn take_detour(places: &Weak<Mutex<Places>>, local: Local) -> bool {
     places.upgrade().is_some_and(|places| {
-        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = places.lock();
         places.take(local)
     })
 }

@@ -198,7 +198,7 @@ impl Keeper {
             return Ok(known);
         }
         let mut all: Vec<SocketAddr> = {
-            let statuses = self.shared.lock_statuses();
+            let statuses = self.shared.statuses.lock();
             let links = statuses.by_link().values();
             links.filter_map(|status| status.remote).collect()
         };
@@ -238,7 +238,7 @@ impl Keeper {
 
     /// The endpoint with the sockets on the links, created when first needed.
     fn endpoint(&mut self) -> Result<Arc<AssociationEndpoint>, String> {
-        let mut shared = self.shared.lock_endpoint();
+        let mut shared = self.shared.endpoint.lock();
         let endpoint = match shared.upgrade() {
             Some(endpoint) => endpoint,
             None => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use hawser_channels::keeper::{AttemptFailure, ChannelKeeper, JoinTurns, KeeperAction};
 use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::first::{self, First};
@@ -38,7 +39,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     tasks.spawn(accepted::keep(Arc::clone(&shared), driver.clone()));
     let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
-    shared.lock_statuses().begin(driver.id());
+    shared.statuses.lock().begin(driver.id());
     while driver.closed().is_none() {
         // Links come and go; rules name links, sessions number them.
         shared.tell_rules(&driver);
@@ -51,7 +52,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
             if !same {
                 tracing::info!(link = %link.name, "link is gone, has changed or is forbidden");
                 task.abort();
-                shared.lock_statuses().remove(driver.id(), *index);
+                shared.statuses.lock().remove(driver.id(), *index);
             }
             same
         });
@@ -71,7 +72,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
         }
     }
-    shared.lock_statuses().end(driver.id());
+    shared.statuses.lock().end(driver.id());
 }
 
 /// Keeps the channels of one link: makes the connections that a [`ChannelKeeper`] plans.
@@ -243,7 +244,7 @@ impl LinkKeeper {
             remote: self.remote,
             problem,
         };
-        let mut statuses = self.shared.lock_statuses();
+        let mut statuses = self.shared.statuses.lock();
         statuses.report(self.driver.id(), status);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use hawser_sched::packet::PacketPolicy;
 use hawser_session::{Side, TunnelCounts};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
+use parking_lot::{Mutex, RwLock};
 
 use super::association_channel::AssociationChannel;
 use crate::association::TunnelFlows;
@@ -51,23 +52,18 @@ impl Packets {
 
     /// Sends packets over this association from now on, while it lives.
     pub(super) fn set_association(&self, channel: &Arc<AssociationChannel>) {
-        let mut association = self
-            .association
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *association = Arc::downgrade(channel);
-        drop(association);
+        *self.association.write() = Arc::downgrade(channel);
         channel.association.set_packet_policy(self.policy());
     }
 
     /// The policy that places packets.
     pub(super) fn policy(&self) -> PacketPolicy {
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.policy.lock()
     }
 
     /// Places packets by this policy from now on.
     pub(super) fn set_policy(&self, policy: PacketPolicy) {
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.policy.lock() = policy;
         if let Some(channel) = self.association() {
             channel.association.set_packet_policy(policy);
         }
@@ -111,22 +107,19 @@ impl Packets {
     }
 
     fn association(&self) -> Option<Arc<AssociationChannel>> {
-        let association = self.association.read();
-        association
-            .unwrap_or_else(PoisonError::into_inner)
-            .upgrade()
+        self.association.read().upgrade()
     }
 
     /// Hands packets for one of these networks to `sink` from now on.
     pub(super) fn register(&self, networks: &[IpNet], sink: &Arc<dyn PacketSink>) {
-        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sinks = self.sinks.write();
         let own = networks.iter().map(|net| (*net, Arc::clone(sink)));
         sinks.splice(0..0, own);
     }
 
     /// Hands no more packets to `sink`.
     pub(super) fn unregister(&self, sink: &Arc<dyn PacketSink>) {
-        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sinks = self.sinks.write();
         sinks.retain(|(_, known)| !Arc::ptr_eq(known, sink));
     }
 
@@ -136,7 +129,7 @@ impl Packets {
     pub(super) fn hand_on(&self, packets: &mut Vec<Bytes>) {
         self.received
             .fetch_add(packets.len() as u64, Ordering::Relaxed);
-        let sinks = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
+        let sinks = self.sinks.read();
         let mut run: Option<(Option<IpAddr>, &Arc<dyn PacketSink>)> = None;
         let mut of_run = Vec::new();
         for packet in packets.drain(..) {

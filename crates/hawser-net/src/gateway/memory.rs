@@ -39,8 +39,8 @@ pub(super) async fn keep(shared: Arc<Shared>) {
         let most = shared.config.limits.memory.as_u64() / 4;
         let held = associations.map(|it| it.bound(ByteCount::new(most)));
         shared.note_associations(held.unwrap_or_default());
-        let sessions = shared.lock_sessions();
-        *shared.lock_shares() = share_out(&shared, &sessions);
+        let sessions = shared.sessions.lock();
+        *shared.shares.lock() = share_out(&shared, &sessions);
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
 /// Sharing out asks every session. After a restart a thousand of them begin at once.
 pub(super) fn begin(shared: &Shared, sessions: &HashMap<SessionId, Entry>, new: &Driver) {
     let recorder = for_session(&shared.config).recorder.as_u64();
-    let mut shares = shared.lock_shares();
+    let mut shares = shared.shares.lock();
     if shares.take(recorder) {
         let (receive, send) = (
             ByteCount::new(shares.receive()),
@@ -118,7 +118,7 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
 pub(super) fn charged(shared: &Shared) -> ByteCount {
     let associations = shared.associations.get();
     let associations = associations.map(|it| it.held()).unwrap_or_default();
-    let sessions = shared.lock_sessions();
+    let sessions = shared.sessions.lock();
     let of_session = |entry: &Entry| entry.driver.with(|session, _| session.memory().as_u64());
     let data = sessions.values().map(of_session).sum();
     let strangers = shared.half_open.held();

@@ -42,7 +42,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
             driver.abort();
         }
     }
-    shared.lock_sessions().remove(&driver.id());
+    shared.sessions.lock().remove(&driver.id());
     tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
     // The last acknowledgements go out.
     tokio::time::sleep(LAST_WORDS).await;

@@ -281,7 +281,7 @@ impl Shared {
             Some(Proved { of, address, key })
         };
         let known = || {
-            let mut proved = first.of.proved();
+            let mut proved = first.of.proved.lock();
             proved.retain(|it| self.pool.has(it));
             let there = proved.iter().filter(|it| at.is_none_or(|at| at == it.0));
             let mut there = there.filter_map(|(address, key)| proved_by(*address, *key));
@@ -306,7 +306,7 @@ impl Shared {
             return Err(Refusal::OtherKey { got, vouched });
         };
         self.led.note_proved(&proved.of, address);
-        first.of.proved().insert((address, got));
+        first.of.proved.lock().insert((address, got));
         Ok(proved)
     }
 
