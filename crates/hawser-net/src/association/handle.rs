@@ -165,7 +165,8 @@ impl AssociationHandle {
         let Some(arrivals) = self.look(|entry| Arc::clone(&entry.arrivals)) else {
             return;
         };
-        let _taking = Taking::begin(&arrivals, taker);
+        arrivals.set_taker(Some(taker));
+        let _taking = Taking(&arrivals);
         let mut batches = 0_u32;
         loop {
             self.endpoint.hand_on(self.id, &arrivals);
@@ -306,15 +307,8 @@ impl Drop for AssociationHandle {
     }
 }
 
-/// Packets go to a taker while this lives.
+/// Takes the taker away from these arrivals when dropped.
 struct Taking<'a>(&'a Arrivals);
-
-impl<'a> Taking<'a> {
-    fn begin(arrivals: &'a Arrivals, taker: Arc<PacketTaker>) -> Self {
-        arrivals.set_taker(Some(taker));
-        Self(arrivals)
-    }
-}
 
 impl Drop for Taking<'_> {
     fn drop(&mut self) {

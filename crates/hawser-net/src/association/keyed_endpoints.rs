@@ -156,7 +156,12 @@ impl KeyedEndpoints {
         for (remote, datagram) in datagrams.drain(..) {
             let key = KeyId::of(&datagram);
             if latest.as_ref().is_none_or(|(known, _)| *known != key) {
-                let next = self.find(key);
+                let next = {
+                    let all = self.all.read();
+                    let sealed = key.and_then(|key| all.get(&Some(key)));
+                    // Or else the one for unsealed packets.
+                    sealed.or_else(|| all.get(&None)).cloned()
+                };
                 if let Some((_, Some(endpoint))) = &latest
                     && !next.as_ref().is_some_and(|it| Arc::ptr_eq(it, endpoint))
                 {
@@ -186,13 +191,6 @@ impl KeyedEndpoints {
     /// Returns whether a datagram names the key of an endpoint.
     pub(super) fn is_for_one(&self, datagram: &[u8]) -> bool {
         KeyId::of(datagram).is_some_and(|key| self.get(Some(key)).is_some())
-    }
-
-    /// The endpoint of a key, or else the one for unsealed packets.
-    fn find(&self, key: Option<KeyId>) -> Option<Arc<KeyedEndpoint>> {
-        let all = self.all.read();
-        let sealed = key.and_then(|key| all.get(&Some(key)));
-        sealed.or_else(|| all.get(&None)).cloned()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use hawser_sctp::Local;
 use parking_lot::Mutex;
@@ -121,7 +121,9 @@ impl Places {
                 match LinkSocket::bind(catcher, port, sharing) {
                     Ok(socket) => {
                         let this = Arc::downgrade(this);
-                        let detour = move |local| take_detour(&this, local);
+                        // Returns whether `local` is in use as a place now.
+                        let detour =
+                            move |local| this.upgrade().is_some_and(|it| it.lock().take(local));
                         let endpoints = Arc::clone(&self.endpoints);
                         let read = receiver::read_strays(endpoints, Arc::new(socket), detour);
                         place.insert(self.tasks.spawn(read));
@@ -201,14 +203,6 @@ impl Places {
         self.of_places.insert(local, handles);
         Ok(())
     }
-}
-
-/// Handles a packet's arrival at `local`. Returns whether `local` is in use as a place now.
-fn take_detour(places: &Weak<Mutex<Places>>, local: Local) -> bool {
-    places.upgrade().is_some_and(|places| {
-        let mut places = places.lock();
-        places.take(local)
-    })
 }
 
 /// All addresses of the same family at the same link.

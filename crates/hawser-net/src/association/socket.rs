@@ -161,7 +161,10 @@ impl LinkSocket {
             outbox = self.outbox.lock();
             outbox.is_full = !has_left;
             if has_left {
-                outbox.recycle(train);
+                if outbox.spare.len() < MAX_SPARE {
+                    train.datagrams.clear();
+                    outbox.spare.push(train.datagrams);
+                }
             } else {
                 outbox.trains.push_front(train);
                 self.is_blocked.notify_one();
@@ -299,14 +302,6 @@ impl Outbox {
             last.push(now, packet, sealer);
         }
         true
-    }
-
-    fn recycle(&mut self, train: Train) {
-        if self.spare.len() < MAX_SPARE {
-            let mut memory = train.datagrams;
-            memory.clear();
-            self.spare.push(memory);
-        }
     }
 }
 

@@ -119,7 +119,14 @@ impl LinkKeeper {
                     self.on_result(role, result);
                 }
                 () = wake, if next.is_some() => {}
-                Ok(()) = addresses.changed() => self.follow_gateway(),
+                Ok(()) = addresses.changed() => {
+                    // Channels to its old address stay until others stand.
+                    if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
+                        let link = &self.link.name;
+                        tracing::info!(%link, %remote, "gateway has left this address");
+                        self.plan.handle_address_gone(clock::now());
+                    }
+                }
                 changed = changes.changed() => {
                     if changed.is_err() {
                         return;
@@ -127,14 +134,6 @@ impl LinkKeeper {
                     self.plan.handle_change(clock::now());
                 }
             }
-        }
-    }
-
-    /// Follows a gateway that has moved. Channels to its old address stay until others stand.
-    fn follow_gateway(&mut self) {
-        if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
-            tracing::info!(link = %self.link.name, %remote, "gateway has left this address");
-            self.plan.handle_address_gone(clock::now());
         }
     }
 

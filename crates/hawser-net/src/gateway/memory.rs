@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_session::{Session, SessionConfig};
+use hawser_session::SessionConfig;
 use hawser_types::{ByteCount, SessionId};
 
 use super::config::GatewayConfig;
@@ -91,10 +91,12 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
     // First, no session may take more, so that the counted memory is the held memory.
-    let held: Vec<_> = sessions
-        .values()
-        .map(|entry| entry.driver.with(|session, _| stop(session)))
-        .collect();
+    let stop = |entry: &Entry| {
+        let least = ByteCount::new(MIN_SENDING);
+        let (received, sent) = entry.driver.with(|session, _| session.stop_lending(least));
+        (received.as_u64(), sent.as_u64())
+    };
+    let held: Vec<_> = sessions.values().map(stop).collect();
     let received: Vec<u64> = held.iter().map(|(received, _)| *received).collect();
     let sent: Vec<u64> = held.iter().map(|(_, sent)| *sent).collect();
     let receive = share(half, most(config.receive_memory), &received);
@@ -123,12 +125,6 @@ pub(super) fn charged(shared: &Shared) -> ByteCount {
     let data = sessions.values().map(of_session).sum();
     let strangers = shared.half_open.held();
     shared.accounts.held() + strangers + associations + ByteCount::new(data)
-}
-
-/// Lets a session take no more for now; returns the memory that it holds.
-fn stop(session: &mut Session) -> (u64, u64) {
-    let (received, sent) = session.stop_lending(ByteCount::new(MIN_SENDING));
-    (received.as_u64(), sent.as_u64())
 }
 
 /// The share of each session: the highest one, or up to an eighth less if there is not enough for
