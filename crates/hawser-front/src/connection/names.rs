@@ -65,7 +65,12 @@ impl<R: Resolve> RememberingResolver<R> {
 impl<R: Resolve> Resolve for RememberingResolver<R> {
     async fn resolve(&self, name: &HostName) -> Answer {
         let looking = self.look_up(name);
-        let known = self.memory.lock().recall(name);
+        let known = {
+            let memory = self.memory.lock();
+            let known = memory.known.get(name);
+            let known = known.filter(|(at, _)| at.elapsed() <= MAX_AGE);
+            known.map(|(_, addresses)| addresses.clone())
+        };
         let Some(known) = known else {
             return looking.await;
         };
@@ -89,11 +94,6 @@ impl Memory {
         }
         let entry = (Instant::now(), addresses.clone());
         self.known.insert(name.clone(), entry);
-    }
-
-    fn recall(&self, name: &HostName) -> Option<Vec<IpAddr>> {
-        let (at, addresses) = self.known.get(name)?;
-        (at.elapsed() <= MAX_AGE).then(|| addresses.clone())
     }
 }
 

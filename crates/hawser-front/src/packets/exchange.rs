@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_host::tun::{Tun, TunMemory};
 use hawser_keys::store::OwnAddresses;
-use hawser_net::stream::{PacketSink, RecvStream, SendStream};
+use hawser_net::stream::{PacketSink, SendStream};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
@@ -186,7 +186,8 @@ impl Exchange {
     /// its error. Packets of clients are dropped until this runs again.
     pub async fn run(&self, tun: Tun) -> std::io::Error {
         let tun = Arc::new(tun);
-        let _present = Present::begin(&self.device, &tun);
+        *self.device.write() = Some(Arc::clone(&tun));
+        let _present = Present(&self.device);
         match self.pass_down(&tun).await {
             Ok(never) => match never {},
             Err(error) => error,
@@ -302,21 +303,20 @@ impl Exchange {
             tunnel: Arc::clone(&tunnel),
         });
         let _place = tunnel.stream.place_packets(&terms.of_client(), sink);
+        let passing_up = async {
+            let mut receive = receive;
+            while let Some(packet) = receive.read_datagram_or_end().await? {
+                self.pass_up_some(&tunnel, &mut vec![packet]);
+            }
+            Ok(())
+        };
         let ended = tokio::select! {
-            ended = self.pass_up(&tunnel, receive) => ended,
+            ended = passing_up => ended,
             () = tunnel.displaced.notified() => Ok(()),
         };
         let mut tunnels = self.tunnels.write();
         tunnels.retain(|_, there| there.id != id);
         ended
-    }
-
-    /// Forwards datagrams of a client's stream to the device, until the client ends it.
-    async fn pass_up(&self, tunnel: &Tunnel, mut receive: RecvStream) -> std::io::Result<()> {
-        while let Some(packet) = receive.read_datagram_or_end().await? {
-            self.pass_up_some(tunnel, &mut vec![packet]);
-        }
-        Ok(())
     }
 
     /// Forwards those packets of a client to the device that are allowed.
@@ -399,16 +399,8 @@ impl Exchange {
     }
 }
 
-/// Registers a device for as long as it lives.
+/// Removes the device when dropped.
 struct Present<'a>(&'a RwLock<Option<Arc<Tun>>>);
-
-impl<'a> Present<'a> {
-    fn begin(place: &'a RwLock<Option<Arc<Tun>>>, tun: &Arc<Tun>) -> Self {
-        let mut device = place.write();
-        *device = Some(Arc::clone(tun));
-        Self(place)
-    }
-}
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {

@@ -234,7 +234,9 @@ async fn up(device: &Device, send: &SendStream, names: &Arc<NameStub>) -> std::i
                 return false;
             }
             if let Some(answer) = answers.at_client(&view, terms.mtu) {
-                hand_over(tun, &answer);
+                if let Err(error) = tun.write(&answer) {
+                    tracing::trace!(%error, "device did not take a packet");
+                }
                 return false;
             }
             if let Some(fitting) = fitted(&view, terms.mtu) {
@@ -288,12 +290,6 @@ impl PacketSink for Device {
         }
         self.tun.write_all(packets);
         refused
-    }
-}
-
-fn hand_over(tun: &Tun, packet: &[u8]) {
-    if let Err(error) = tun.write(packet) {
-        tracing::trace!(%error, "device did not take a packet");
     }
 }
 

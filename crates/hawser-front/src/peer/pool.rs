@@ -173,10 +173,6 @@ impl Session {
         }
     }
 
-    fn is_hopeful(&self, now: Instant) -> bool {
-        self.client.is_admitted() || self.hopeful_until.is_some_and(|until| now < until)
-    }
-
     /// True if a stream lives in it, or one is being opened.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.client) > 1
@@ -188,7 +184,10 @@ impl Session {
 }
 
 fn hopeful<K: Ord>(open: &mut BTreeMap<K, Session>, far: K, now: Instant) -> Option<BondDialer> {
-    let session = open.get_mut(&far).filter(|it| it.is_hopeful(now))?;
+    let is_hopeful = |it: &&mut Session| {
+        it.client.is_admitted() || it.hopeful_until.is_some_and(|until| now < until)
+    };
+    let session = open.get_mut(&far).filter(is_hopeful)?;
     session.used = now;
     Some(BondDialer::new(Arc::clone(&session.client)))
 }

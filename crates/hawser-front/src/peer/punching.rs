@@ -113,7 +113,12 @@ impl Punching {
     /// ends or it opens another one.
     pub(super) fn answer(self: &Arc<Self>, peer: PublicKey, stream: Bonded) {
         let mut callers = self.callers.lock();
-        callers.retain(|key, it| *key == peer || it.is_busy() || it.has_history());
+        callers.retain(|key, it| {
+            let is_busy = it.task.as_ref().is_some_and(|task| !task.is_finished());
+            // It has named no addresses lately.
+            let is_idle = it.targets.lock().is_idle(Instant::now());
+            *key == peer || is_busy || !is_idle
+        });
         let caller = callers.entry(peer).or_default();
         let targets = Arc::clone(&caller.targets);
         let task = tokio::spawn(Arc::clone(self).serve(stream, targets));
@@ -153,17 +158,6 @@ impl Punching {
             // The NAT may have removed its mappings by the next time.
             self.door_seen.send_replace(Vec::new());
         }
-    }
-}
-
-impl Caller {
-    fn is_busy(&self) -> bool {
-        self.task.as_ref().is_some_and(|task| !task.is_finished())
-    }
-
-    /// Returns whether the caller has named addresses lately.
-    fn has_history(&self) -> bool {
-        !self.targets.lock().is_idle(Instant::now())
     }
 }
 

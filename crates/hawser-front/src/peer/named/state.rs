@@ -351,7 +351,9 @@ impl Shared {
             let is_relayed = is_relayed.is_some_and(|it| it.client.is_admitted());
             let before = peer.sessions.len();
             for (route, mut running) in std::mem::take(&mut peer.sessions) {
-                if peer.waiting > 0 || running.is_used() {
+                // A stream holds the client, as `running` and its tasks do.
+                let is_used = Arc::strong_count(&running.client) > 1 + running.tasks.len();
+                if peer.waiting > 0 || is_used {
                     running.used = Instant::now();
                 }
                 // The attempt has shown that no direct way leads there.
@@ -385,11 +387,6 @@ impl Shared {
 }
 
 impl Running {
-    /// Whether a stream uses it: each stream holds the client, as this struct and its tasks do.
-    fn is_used(&self) -> bool {
-        Arc::strong_count(&self.client) > 1 + self.tasks.len()
-    }
-
     fn stop(self) -> Arc<Client> {
         self.tasks.iter().for_each(AbortHandle::abort);
         self.client
