@@ -1,9 +1,10 @@
 //! Exclusive rights of transfers to write names.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
 use tokio::time::timeout;
 
@@ -72,7 +73,7 @@ impl Claims {
         // The name of the part file: two transfers of this name would both write that file.
         let mut name: String = path.folders().iter().map(|it| format!("{it}/")).collect();
         name.push_str(&path.name().part());
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         let generation = slots.next_generation;
         slots.next_generation += 1;
         let superseded = Arc::new(Notify::new());
@@ -116,11 +117,7 @@ impl Drop for Claim {
 
 impl Drop for ClaimedName {
     fn drop(&mut self) {
-        let mut slots = self
-            .claims
-            .slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.claims.slots.lock();
         if let Some(slot) = slots.by_name.get(&self.name)
             && slot.generation == self.generation
         {

@@ -1,8 +1,9 @@
 //! The directories that a receiver has made itself.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
+
+use parking_lot::Mutex;
 
 use super::store::Directory;
 
@@ -32,7 +33,7 @@ impl MadeDirectories {
         let Ok(mark) = directory.mark() else {
             return;
         };
-        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.0.lock();
         if marks.len() < MAX_DIRECTORIES {
             marks.insert(mark, Offered::First);
         }
@@ -41,7 +42,7 @@ impl MadeDirectories {
     /// Notes that a directory is offered; `None` if it was not made here.
     pub(super) fn offer(&self, directory: &Directory) -> Option<Offered> {
         let mark = directory.mark().ok()?;
-        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.0.lock();
         let offered = marks.get_mut(&mark)?;
         Some(std::mem::replace(offered, Offered::Again))
     }

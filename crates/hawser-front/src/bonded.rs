@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use hawser_net::session::SessionHandle;
 use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;
 use hawser_wire::StreamKind;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{EarlyData, Observation, Observe, Origin};
@@ -242,6 +243,7 @@ impl Bonded {
     /// channel. The stream lives until both are dropped.
     pub fn into_unordered(mut self) -> io::Result<(UnorderedReader, BondedWriter)> {
         self.stream.set_unordered()?;
+        // Locked only while one half is polled, which never waits.
         let shared = Arc::new(Mutex::new(self));
         Ok((UnorderedReader(Arc::clone(&shared)), BondedWriter(shared)))
     }
@@ -263,7 +265,7 @@ impl UnorderedReader {
     /// # Errors
     /// The peer's reset, or the loss of the session.
     pub async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
-        std::future::poll_fn(|cx| lock(&self.0).stream.poll_read_chunk(cx, MAX_READ)).await
+        std::future::poll_fn(|cx| self.0.lock().stream.poll_read_chunk(cx, MAX_READ)).await
     }
 }
 
@@ -273,21 +275,16 @@ impl AsyncWrite for BondedWriter {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *lock(&self.0)).poll_write(cx, bytes)
+        Pin::new(&mut *self.0.lock()).poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *lock(&self.0)).poll_flush(cx)
+        Pin::new(&mut *self.0.lock()).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *lock(&self.0)).poll_shutdown(cx)
+        Pin::new(&mut *self.0.lock()).poll_shutdown(cx)
     }
-}
-
-/// Locks the stream. The lock is held only while one half is polled, which never waits.
-fn lock(stream: &Mutex<Bonded>) -> MutexGuard<'_, Bonded> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Dials over sessions with one far end.

@@ -169,7 +169,8 @@ pub const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -223,7 +224,6 @@ mod tests {
         let connect = move |address: SocketAddr| {
             shared
                 .lock()
-                .unwrap()
                 .push((address.ip().to_string(), begin.elapsed().as_millis()));
             scripted(address)
         };
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(result.err(), Some(DialError::TimedOut));
         let expected = [("192.0.2.1", 0), ("2001:db8::1", 250), ("192.0.2.2", 250)];
         assert_eq!(
-            *log.lock().unwrap(),
+            *log.lock(),
             expected.map(|(address, time)| (address.to_owned(), time))
         );
     }

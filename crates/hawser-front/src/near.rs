@@ -56,17 +56,14 @@ impl<S: Surroundings> Neighbourhood<S> {
             Host::Ip(address) if address.to_canonical().is_loopback() => !is_for_all,
             Host::Ip(address) => self.surroundings.is_near(*address).await,
             Host::Name(name) if is_loopback_name(name) => !is_for_all,
-            Host::Name(name) if is_local_name(name) => self.leads_nearby(host).await,
+            Host::Name(name) if is_local_name(name) => {
+                let lookup = timeout(LOOKUP_PATIENCE, addresses_of(&self.resolver, host));
+                match lookup.await {
+                    Ok(Ok(addresses)) => self.has_all(&addresses).await,
+                    _ => false,
+                }
+            }
             Host::Name(_) => false,
-        }
-    }
-
-    /// Returns whether a name that only this network knows leads to it.
-    async fn leads_nearby(&self, host: &Host) -> bool {
-        let lookup = timeout(LOOKUP_PATIENCE, addresses_of(&self.resolver, host));
-        match lookup.await {
-            Ok(Ok(addresses)) => self.has_all(&addresses).await,
-            _ => false,
         }
     }
 

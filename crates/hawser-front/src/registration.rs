@@ -178,7 +178,11 @@ impl<L: OwnLinks> Run<L> {
                     self.agent.handle_timeout(clock::now());
                 }
             }
-            self.tell_places();
+            // The other hosts learn this host's addresses if these have changed.
+            let agent = &self.agent;
+            if let Some(candidates) = self.places.poll_change(|flow| agent.seen(flow)) {
+                self.agent.set_candidates(clock::now(), candidates);
+            }
             self.send();
             self.signalling.tell(&mut self.agent).await;
             if is_closing && self.agent.is_closed() {
@@ -204,14 +208,6 @@ impl<L: OwnLinks> Run<L> {
                 view.problem = Some(problem);
                 is_news
             });
-        }
-    }
-
-    /// Tells the other hosts this host's addresses, if these have changed.
-    fn tell_places(&mut self) {
-        let agent = &self.agent;
-        if let Some(candidates) = self.places.poll_change(|flow| agent.seen(flow)) {
-            self.agent.set_candidates(clock::now(), candidates);
         }
     }
 

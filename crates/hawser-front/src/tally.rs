@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Counts by reason. For rare events, as adding takes a lock.
@@ -21,15 +21,12 @@ impl<R> Default for Tally<R> {
 
 impl<R: Ord + Clone> Tally<R> {
     pub(crate) fn add(&self, reason: R) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         *counts.entry(reason).or_default() += 1;
     }
 
     pub(crate) fn snapshot(&self) -> BTreeMap<R, u64> {
-        self.counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.counts.lock().clone()
     }
 }
 
@@ -58,7 +55,7 @@ impl Seldom {
     /// True if the line is due; it then counts as logged.
     pub(crate) fn is_due(&self) -> bool {
         let now = Instant::now();
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.0.lock();
         let is_due = said.is_none_or(|said| now - said >= PAUSE);
         if is_due {
             *said = Some(now);

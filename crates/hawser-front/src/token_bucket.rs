@@ -19,7 +19,9 @@ impl TokenBucket {
 
     /// Takes one token; false if the bucket is empty.
     pub(crate) fn take(&mut self, rate: u32, burst: u32, now: Instant) -> bool {
-        let token = token_time(rate);
+        // A rate of zero is one token in a thousand years.
+        let never = Duration::from_secs(1000 * 365 * 86_400);
+        let token = Duration::from_secs(1).checked_div(rate).unwrap_or(never);
         let full_at = self.full_at.max(now) + token;
         if full_at > now + token.saturating_mul(burst) {
             return false;
@@ -31,11 +33,4 @@ impl TokenBucket {
     pub(crate) fn is_full(&self, now: Instant) -> bool {
         self.full_at <= now
     }
-}
-
-/// Returns the time to refill one token; a rate of zero is one in a thousand years.
-fn token_time(rate: u32) -> Duration {
-    Duration::from_secs(1)
-        .checked_div(rate)
-        .unwrap_or(Duration::from_secs(1000 * 365 * 86_400))
 }

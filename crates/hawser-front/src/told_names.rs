@@ -1,7 +1,8 @@
 //! Names that a warning was logged for.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Names that a warning was logged for. Each is logged once.
 #[derive(Debug, Default)]
@@ -10,7 +11,7 @@ pub(crate) struct ToldNames(Mutex<BTreeSet<String>>);
 impl ToldNames {
     /// True if the name is to be logged: the first time, for 64 names at most.
     pub(crate) fn add(&self, name: &str) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.0.lock();
         told.len() < MAX_TOLD && told.insert(name.to_ascii_lowercase())
     }
 }

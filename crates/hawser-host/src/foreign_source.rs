@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use parking_lot::Mutex;
 use rtnetlink::Handle;
 use rtnetlink::packet_route::IpProtocol;
 use rtnetlink::packet_route::rule::{RuleAttribute, RuleMessage, RulePortRange};
@@ -118,7 +118,13 @@ impl ForeignSource {
         let trial = trial.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
         let at = trial.local_addr();
         let at = at.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
-        let ports: Vec<u16> = self.lock().iter().copied().chain([at.port()]).collect();
+        let ports: Vec<u16> = self
+            .ports
+            .lock()
+            .iter()
+            .copied()
+            .chain([at.port()])
+            .collect();
         let tried = match add(loopback, &ports).await {
             Ok(_) => try_out(&trial, at).await,
             Err(error) => Err(error),
@@ -138,7 +144,7 @@ impl ForeignSource {
         if self.has(port) {
             return Ok(());
         }
-        if self.lock().len() >= MAX_PORTS {
+        if self.ports.lock().len() >= MAX_PORTS {
             let problem = format!("there are rules for {MAX_PORTS} ports");
             return Err(ForeignSourceError::Routes(problem));
         }
@@ -155,16 +161,12 @@ impl ForeignSource {
                 }
             }
         }
-        self.lock().insert(port);
+        self.ports.lock().insert(port);
         Ok(())
     }
 
     fn has(&self, port: u16) -> bool {
-        self.lock().contains(&port)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u16>> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ports.lock().contains(&port)
     }
 
     /// Returns whether services can be shown addresses of the family of `client`.

@@ -1,7 +1,7 @@
 //! One connection of a hostile session: what is sent under its seal, and the reader of its answers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -45,7 +45,7 @@ struct Out {
 
 /// Frames with which the listener answers. They wait while a step of the script writes, and go out
 /// before its next records.
-type Answers = Arc<std::sync::Mutex<Vec<Bytes>>>;
+type Answers = Arc<parking_lot::Mutex<Vec<Bytes>>>;
 
 impl Channel {
     /// Begins to listen; what comes goes to `heard`.
@@ -119,7 +119,7 @@ impl Drop for Channel {
 impl Out {
     /// Sends what answers wait, and records with these bodies.
     async fn send(&mut self, bodies: impl IntoIterator<Item = Bytes>) -> Result<(), HostileError> {
-        let answers = std::mem::take(&mut *lock(&self.answers));
+        let answers = std::mem::take(&mut *self.answers.lock());
         let mut bytes = BytesMut::new();
         for body in answers.into_iter().chain(bodies) {
             self.sealer
@@ -193,16 +193,12 @@ impl Ear {
         if answer.is_empty() {
             return;
         }
-        lock(&self.answers).push(answer.freeze());
+        self.answers.lock().push(answer.freeze());
         if let Ok(mut out) = self.out.try_lock() {
             // An end shows when reading.
             let _ = out.send([]).await;
         }
     }
-}
-
-fn lock(answers: &Answers) -> std::sync::MutexGuard<'_, Vec<Bytes>> {
-    answers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `BPF_RET | BPF_K`: with 0 nothing of the packet is kept.

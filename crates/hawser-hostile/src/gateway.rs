@@ -1,7 +1,7 @@
 //! The hostile gateway: admits every client, and passes its sessions to the script.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -17,6 +17,7 @@ use hawser_types::{ChannelId, SessionId};
 use hawser_wire::{
     Command, Frame, FrameIterator, Grant, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame,
 };
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -133,7 +134,7 @@ impl Door {
         let name = keys.session_id();
         let session = Session::begin(Side::Gateway, keys, first);
         let shared = Arc::downgrade(session.shared());
-        self.lock().insert(name, shared);
+        self.sessions.lock().insert(name, shared);
         let key = handshake.peer;
         let begun = Begun { session, key };
         self.begun.send(begun).await.map_err(|_| HostileError::Gone)
@@ -143,7 +144,11 @@ impl Door {
         let mut prelude = [0; JOIN_PRELUDE_LENGTH];
         stream.read_exact(&mut prelude).await?;
         let prelude = JoinPrelude::decode(&prelude).ok_or(HostileError::Gone)?;
-        let known = self.lock().get(&prelude.session).and_then(Weak::upgrade);
+        let known = self
+            .sessions
+            .lock()
+            .get(&prelude.session)
+            .and_then(Weak::upgrade);
         let session = known.ok_or(HostileError::Gone)?;
         let id = prelude.channel;
         let mut reader = session.keys.reader(id, Direction::ClientToGateway, false);
@@ -172,10 +177,6 @@ impl Door {
             records: 1,
         });
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

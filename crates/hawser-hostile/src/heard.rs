@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use hawser_types::{ChannelId, StreamId};
 use hawser_wire::{
     ChunkHeader, Command, CommandDecoder, Enrolment, Frame, FrameIterator, StateFrame,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::step::Manners;
 
@@ -58,7 +58,7 @@ struct Commands {
 
 impl Heard {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        self.said.lock()
     }
 
     pub(crate) fn manners(&self) -> Manners {

@@ -1,7 +1,7 @@
 //! A session of a hostile peer, on either side: its channels, and sending on them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,6 +9,7 @@ use hawser_session::Side;
 use hawser_session::seal::SessionKeys;
 use hawser_types::ChannelId;
 use hawser_wire::{Command, Hello, MAX_CHUNK_PAYLOAD};
+use parking_lot::Mutex;
 
 use crate::channel::{Channel, Connection};
 use crate::error::HostileError;
@@ -36,14 +37,10 @@ impl Shared {
     pub(crate) fn add(&self, connection: Connection) {
         let id = connection.id;
         let channel = Channel::start(connection, &self.heard);
-        let mut channels = self.lock();
+        let mut channels = self.channels.lock();
         // What the peer has closed would keep its descriptor.
         channels.retain(|_, it| !it.is_ended());
         channels.insert(id, Arc::new(channel));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ChannelId, Arc<Channel>>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -135,7 +132,7 @@ impl Session {
     }
 
     fn current(&self) -> Result<Arc<Channel>, HostileError> {
-        let channels = self.shared.lock();
+        let channels = self.shared.channels.lock();
         channels
             .get(&self.current)
             .cloned()
@@ -156,13 +153,13 @@ impl Session {
     /// Closes all channels but the first.
     pub(crate) fn leave(&mut self) {
         self.use_first();
-        self.shared.lock().retain(|id, _| id.value() == 0);
+        self.shared.channels.lock().retain(|id, _| id.value() == 0);
     }
 
     /// Lets channels fall silent: all, or all but the first.
     pub(crate) async fn vanish(&self, with_first: bool) -> Result<(), HostileError> {
         let channels: Vec<_> = {
-            let all = self.shared.lock();
+            let all = self.shared.channels.lock();
             let wanted = all.iter().filter(|(id, _)| with_first || id.value() > 0);
             wanted.map(|(_, channel)| Arc::clone(channel)).collect()
         };
@@ -182,13 +179,13 @@ impl Session {
         let is_lost = || self.has_lost_current().then_some(());
         self.until("the peer ends a connection", is_lost).await?;
         let lost = std::mem::take(&mut self.current);
-        self.shared.lock().remove(&lost);
+        self.shared.channels.lock().remove(&lost);
         Ok(())
     }
 
     /// True once every channel has ended, or the peer has closed the session.
     pub(crate) fn is_over(&self) -> bool {
-        let all_ended = self.shared.lock().values().all(|it| it.is_ended());
+        let all_ended = self.shared.channels.lock().values().all(|it| it.is_ended());
         all_ended || self.heard().lock().closed.is_some()
     }
 

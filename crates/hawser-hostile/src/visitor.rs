@@ -4,11 +4,12 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -215,7 +216,7 @@ async fn flow(
                 *number += 1;
                 if shared.counts.load(Ordering::Relaxed) {
                     shared.datagrams.asked.fetch_add(1, Ordering::Relaxed);
-                    awaited(shared).insert(*number);
+                    shared.awaited.lock().insert(*number);
                 }
                 let datagram = [&header[..], &number.to_be_bytes()].concat();
                 socket.send(&datagram).await?;
@@ -223,7 +224,7 @@ async fn flow(
             length = socket.recv(&mut buffer) => {
                 let answer = buffer.get(..length?).and_then(|it| it.last_chunk());
                 let came = answer.map(|number| u64::from_be_bytes(*number));
-                if came.is_some_and(|number| awaited(shared).remove(&number)) {
+                if came.is_some_and(|number| shared.awaited.lock().remove(&number)) {
                     shared.datagrams.answered.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -232,13 +233,6 @@ async fn flow(
             }
         }
     }
-}
-
-fn awaited(shared: &Shared) -> std::sync::MutexGuard<'_, HashSet<u64>> {
-    shared
-        .awaited
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An address as SOCKS has it; those here are all IPv4.

@@ -6,13 +6,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use hawser_hostile::HostileError;
 use hawser_hostile::outcome::Outcome;
 use hawser_hostile::script::{self, Group, Script};
 use hawser_hostile::trial::{self, Conditions};
+use parking_lot::Mutex;
 
 #[test]
 fn a_client_cannot_make_the_gateway_hold_more_than_its_limit() {
@@ -80,12 +81,12 @@ fn perform(group: Group) {
             scope.spawn(|| {
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = problem(script, &conditions);
-                    problems.lock().unwrap().extend(found);
+                    problems.lock().extend(found);
                 }
             });
         }
     });
-    let problems = problems.into_inner().unwrap();
+    let problems = problems.into_inner();
     assert!(problems.is_empty(), "{problems:#?}");
 }
 

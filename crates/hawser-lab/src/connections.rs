@@ -6,12 +6,12 @@ mod hosts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use hawser_scenario::figures::{Row, Table, Trial};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use self::hosts::Method;
@@ -95,13 +95,13 @@ impl ConnectionArguments {
                     while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
                         // A lab's programs end with the thread that started them.
                         let trial = run.measure(programs, place.path());
-                        let mut results = results.lock().unwrap_or_else(|e| e.into_inner());
+                        let mut results = results.lock();
                         results.push((run, trial));
                     }
                 });
             }
         });
-        let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+        let results = results.into_inner();
         Ok(ConnectionsReport::of(name, results))
     }
 

@@ -62,7 +62,7 @@ impl Emulator {
 
     /// Changes the faults of link `index`.
     pub fn change_faults(&self, index: usize, change: impl FnOnce(&mut Faults)) {
-        if let Some(faults) = self.switches.faults().get_mut(index) {
+        if let Some(faults) = self.switches.faults.lock().get_mut(index) {
             change(faults);
         }
     }
@@ -70,17 +70,17 @@ impl Emulator {
     /// Makes link `index` another one from now on, with the same ends: behind a tree, say. Packets
     /// that are on the way arrive as they would have.
     pub fn change_link(&self, index: usize, into: Link) {
-        self.switches.changes().push((index, into));
+        self.switches.changes.lock().push((index, into));
     }
 
     /// Watches, from now on, the next TCP connection to this port of the server.
     pub fn watch(&self, port: u16) {
-        *self.switches.watch() = Some(Watch::new(port, self.now()));
+        *self.switches.watch.lock() = Some(Watch::new(port, self.now()));
     }
 
     /// Ends the watch; nothing when there was none.
     pub fn end_watch(&self) -> Option<Watch> {
-        self.switches.watch().take()
+        self.switches.watch.lock().take()
     }
 
     /// The time by which a watch counts.

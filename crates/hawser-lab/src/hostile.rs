@@ -5,7 +5,6 @@ mod report;
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use hawser_hostile::outcome::Outcome;
 use hawser_hostile::script::{self, Script};
 use hawser_hostile::trial::{self, Conditions};
 use hawser_types::ByteCount;
+use parking_lot::Mutex;
 
 use self::report::{Report, Row};
 use crate::experiment::Common;
@@ -83,7 +83,7 @@ impl HostileOptions {
             while let Some((number, script)) = next(&trials) {
                 eprintln!("{} of {}: {}", number + 1, scripts.len(), script.name);
                 let outcome = trial::run(script, &conditions);
-                note(&mut locked(&report), script, outcome);
+                note(&mut report.lock(), script, outcome);
             }
         };
         thread::scope(|scope| {
@@ -91,7 +91,7 @@ impl HostileOptions {
                 scope.spawn(work);
             }
         });
-        let mut report = report.into_inner().expect("no trial panicked");
+        let mut report = report.into_inner();
         report.judge();
         report
     }
@@ -103,11 +103,7 @@ impl HostileOptions {
 }
 
 fn next<'a, T>(trials: &Mutex<impl Iterator<Item = (usize, &'a T)>>) -> Option<(usize, &'a T)> {
-    locked(trials).next()
-}
-
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().expect("no trial panicked")
+    trials.lock().next()
 }
 
 /// Adds what a trial has shown, or why it could not be made.

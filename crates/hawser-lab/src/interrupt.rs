@@ -1,7 +1,8 @@
 //! Ctrl-C and termination: temporary folders are removed, and all child processes end.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 /// Folders to remove when a signal ends the program.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -14,7 +15,7 @@ impl TemporaryFolder {
     /// Makes one.
     pub fn create() -> std::io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("hawser-lab-").tempdir()?;
-        folders().push(folder.path().to_owned());
+        FOLDERS.lock().push(folder.path().to_owned());
         Ok(Self(folder))
     }
 
@@ -26,7 +27,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        folders().retain(|path| path != self.0.path());
+        FOLDERS.lock().retain(|path| path != self.0.path());
     }
 }
 
@@ -46,7 +47,7 @@ pub fn watch() -> std::io::Result<()> {
             }
             eprintln!("hawser-lab: interrupted");
             kill_descendants();
-            for folder in folders().drain(..) {
+            for folder in FOLDERS.lock().drain(..) {
                 let _ = std::fs::remove_dir_all(folder);
             }
             std::process::exit(128 + signal);
@@ -112,10 +113,6 @@ fn block(signals: &[libc::c_int]) -> libc::sigset_t {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         set
     }
-}
-
-fn folders() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
-    FOLDERS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 const MAX_PASSES: usize = 100;

@@ -7,10 +7,10 @@ mod report;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hawser_scenario::no_files;
+use parking_lot::Mutex;
 
 use self::case::Case;
 use self::expected::Cell;
@@ -86,13 +86,13 @@ fn run(
                     let case = Case::new(cell, &scenario, programs, folder);
                     let one = case.run();
                     eprintln!("  {}", one.line());
-                    let mut found = found.lock().unwrap_or_else(|e| e.into_inner());
+                    let mut found = found.lock();
                     found.push((number, one));
                 }
             });
         }
     });
-    let mut found = found.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut found = found.into_inner();
     found.sort_by_key(|(number, _)| *number);
     Ok(found.into_iter().map(|(_, one)| one).collect())
 }

@@ -3,10 +3,10 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::cpu;
@@ -181,7 +181,7 @@ fn fetch_all(bench: &Bench, socks: SocketAddrV4, connections: u64, parallel: usi
         while next.fetch_add(1, Ordering::Relaxed) < connections {
             let start = Instant::now();
             let result = fetch(socks);
-            let mut all = fetched.lock().unwrap_or_else(|e| e.into_inner());
+            let mut all = fetched.lock();
             match result {
                 Ok(()) => all.times.push(start.elapsed().as_secs_f64()),
                 Err(error) => all.failures.push(error.to_string()),
@@ -194,7 +194,7 @@ fn fetch_all(bench: &Bench, socks: SocketAddrV4, connections: u64, parallel: usi
             scope.spawn(|| bench.lab().client().run(work));
         }
     });
-    let mut all = fetched.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut all = fetched.into_inner();
     all.seconds = start.elapsed().as_secs_f64();
     all
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::emulator::{Counters, Emulator, LinkBytes, PacketSocket, Span, Translation};
 use crate::ethtool;
@@ -40,7 +41,7 @@ pub struct LabLink {
 impl LabLink {
     /// The client's address on the link.
     pub fn address(&self) -> Ipv4Addr {
-        *self.address.lock().unwrap_or_else(|e| e.into_inner())
+        *self.address.lock()
     }
 
     /// The server's address on it.
@@ -289,7 +290,7 @@ impl Lab {
         let endpoint = k > 1 && self.speaks_mptcp();
         let mut lines = vec![link.rule(k, "del")];
         lines.push(format!("address del {old}/24 dev l{k}"));
-        *link.address.lock().unwrap_or_else(|e| e.into_inner()) = new;
+        *link.address.lock() = new;
         lines.push(format!("address add {new}/24 dev l{k}"));
         // Routes went with the address that was their subnet's last.
         lines.extend(link.routes(k, "replace"));

@@ -1,8 +1,7 @@
 //! Runs scenarios one after another, or several at once if the machine has room for them.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
-
 use hawser_types::Rate;
+use parking_lot::{Condvar, Mutex};
 
 use crate::scenario::{Direction, Scenario};
 
@@ -37,9 +36,9 @@ pub(crate) fn in_turns<T>(
             scope.spawn(|| {
                 while let Some(scenario) = turns.next() {
                     let result = work(scenario);
-                    turns.lock().running -= load(scenario);
+                    turns.state.lock().running -= load(scenario);
                     turns.ended.notify_all();
-                    let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
+                    let mut done = done.lock();
                     done(scenario, result);
                 }
             });
@@ -62,7 +61,7 @@ struct State<'a> {
 impl<'a> Turns<'a> {
     /// Waits until one of the scenarios that are left may run; nothing when none is left.
     fn next(&self) -> Option<&'a Scenario> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.waiting.is_empty() {
                 return None;
@@ -76,12 +75,8 @@ impl<'a> Turns<'a> {
                 state.running += load(scenario);
                 return Some(scenario);
             }
-            state = self.ended.wait(state).unwrap_or_else(|e| e.into_inner());
+            self.ended.wait(&mut state);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<'a>> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
@@ -118,13 +113,13 @@ mod tests {
             |scenario| {
                 let own = scenario.name.parse::<u64>().unwrap();
                 let now = {
-                    let mut running = running.lock().unwrap();
+                    let mut running = running.lock();
                     *running += own;
                     *running
                 };
                 assert!(now <= 100 || now == own, "{now} with {own}");
                 std::thread::sleep(std::time::Duration::from_millis(5));
-                *running.lock().unwrap() -= own;
+                *running.lock() -= own;
             },
             |scenario, ()| names.push(scenario.name.clone()),
         );

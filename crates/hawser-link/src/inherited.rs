@@ -4,9 +4,9 @@ mod sockets;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hawser_types::LinkIndex;
+use parking_lot::Mutex;
 use rustix::net::sockopt;
 
 use crate::sys;
@@ -18,7 +18,7 @@ static INHERITED: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
 /// Keeps a listening socket of the predecessor for the part of this process that will use it.
 pub fn keep(socket: OwnedFd) {
     if sockopt::socket_acceptconn(&socket).unwrap_or(false) {
-        lock().push(socket.into());
+        INHERITED.lock().push(socket.into());
     }
 }
 
@@ -40,13 +40,13 @@ pub fn take_on_link(address: SocketAddr, link: LinkIndex) -> Option<tokio::net::
 
 /// Returns whether a socket that listens at this address on one link waits to be taken.
 pub fn has_on_link(address: SocketAddr, link: LinkIndex) -> bool {
-    place(&lock(), address, Some(link)).is_some()
+    place(&INHERITED.lock(), address, Some(link)).is_some()
 }
 
 /// Returns the unspecified address at `port`, if the predecessor listened there on single links.
 pub fn on_links_at(port: u16) -> Option<SocketAddr> {
     let on_link = |it: &&TcpListener| sys::bound_interface(it.as_fd()).is_ok_and(|link| link != 0);
-    let inherited = lock();
+    let inherited = INHERITED.lock();
     let addresses = inherited
         .iter()
         .filter(on_link)
@@ -57,11 +57,11 @@ pub fn on_links_at(port: u16) -> Option<SocketAddr> {
 
 /// Closes all sockets that were not taken.
 pub fn let_go() {
-    lock().clear();
+    INHERITED.lock().clear();
 }
 
 fn take(address: SocketAddr, link: Option<LinkIndex>) -> Option<TcpListener> {
-    let mut inherited = lock();
+    let mut inherited = INHERITED.lock();
     let place = place(&inherited, address, link)?;
     let listener = inherited.swap_remove(place);
     listener.set_nonblocking(true).ok()?;
@@ -73,8 +73,4 @@ fn place(inherited: &[TcpListener], address: SocketAddr, link: Option<LinkIndex>
         it.local_addr().is_ok_and(|at| at == address)
             && sys::bound_interface(it.as_fd()).ok() == Some(link.map_or(0, LinkIndex::value))
     })
-}
-
-fn lock() -> MutexGuard<'static, Vec<TcpListener>> {
-    INHERITED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,12 +17,13 @@ mod times;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use hawser_types::{HostName, LinkIndex};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::links::Link;
@@ -120,7 +121,7 @@ impl Names {
                 result = &mut over_links, if problem.is_none() => match result {
                     Ok(addresses) => {
                         if system_may_answer {
-                            self.lock().silent_until = Some(Instant::now() + SILENCE);
+                            self.memory.lock().silent_until = Some(Instant::now() + SILENCE);
                         }
                         return Ok(addresses);
                     }
@@ -191,12 +192,12 @@ impl Names {
         if !servers::may_be_asked(host.as_str()) {
             return Err(LookupError::NotFound);
         }
-        if let Some(known) = self.lock().cache.get(host, links, Instant::now()) {
+        if let Some(known) = self.memory.lock().cache.get(host, links, Instant::now()) {
             return Ok(known);
         }
         let targets = self.finder.find(links).await;
         let found = race::addresses(&targets, host).await?;
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         memory.cache.put(host, links, Instant::now(), &found);
         Ok(found.addresses)
     }
@@ -212,16 +213,12 @@ impl Names {
     }
 
     fn head_start(&self) -> Duration {
-        let until = self.lock().silent_until;
+        let until = self.memory.lock().silent_until;
         if until.is_some_and(|until| Instant::now() < until) {
             Duration::ZERO
         } else {
             HEAD_START
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hawser_control::{
@@ -19,6 +19,7 @@ use hawser_control::{
 };
 use hawser_monitor::web::{Daemon, Server, Token};
 use hawser_types::{ByteCount, LinkIndex, Rate, StreamId};
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
@@ -125,7 +126,7 @@ impl Made {
     }
 
     fn taken(&self) -> u64 {
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.taken.lock()
     }
 
     fn status(&self) -> StatusSnapshot {
@@ -184,12 +185,12 @@ impl Daemon for Made {
     fn answer(&self, request: &Request) -> Response {
         match request {
             Request::Status { .. } => {
-                *self.taken.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                *self.taken.lock() += 1;
                 Response::Status(Box::new(self.status()))
             }
             Request::History { .. } => Response::History(Box::new(self.history())),
             Request::Policy => {
-                let policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+                let policy = self.policy.lock();
                 Response::Policy(Box::new(policy.clone()))
             }
             Request::Events { after, .. } => {
@@ -210,7 +211,7 @@ impl Daemon for Made {
                 }
             }
             Request::SetScheduler { scheduler, .. } => {
-                let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut policy = self.policy.lock();
                 policy.sessions.clone_from(scheduler);
                 Response::Done { saved: None }
             }

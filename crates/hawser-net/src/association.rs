@@ -28,13 +28,14 @@ mod tokens;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use hawser_channels::association::below_seal;
 use hawser_sctp::{AssociationConfig, AssociationId, ConnectError, Local};
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::ByteCount;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -123,7 +124,7 @@ impl AssociationEndpoint {
     /// # Errors
     /// When no socket has been bound yet.
     pub fn port(&self) -> io::Result<u16> {
-        let port = self.places().port();
+        let port = self.places.lock().port();
         port.ok_or(io::ErrorKind::NotConnected.into())
     }
 
@@ -132,7 +133,7 @@ impl AssociationEndpoint {
     /// Returns the places that can't be used, each with its error; the others are not affected.
     /// Must be called within a tokio runtime.
     pub fn set_locals(&self, locals: &[Local]) -> Vec<(Local, io::Error)> {
-        self.places().set(locals)
+        self.places.lock().set(locals)
     }
 
     /// Allows packets to arrive at these places as well: by a link that does not own the address. A
@@ -140,7 +141,7 @@ impl AssociationEndpoint {
     /// Detours need a port that was given with [`Self::bind_sealed`]. Must be called within a tokio
     /// runtime.
     pub fn allow_detours(&self, detours: &[Local]) {
-        self.places().allow_detours(&self.places, detours);
+        self.places.lock().allow_detours(&self.places, detours);
     }
 
     /// Begins an association that is not sealed with a host at these addresses (with their UDP
@@ -205,7 +206,7 @@ impl AssociationEndpoint {
 
     /// Sends an unsealed datagram, which may be lost, from every place that may lead to `remote`.
     pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
-        self.places().send_unsealed(remote, bytes);
+        self.places.lock().send_unsealed(remote, bytes);
     }
 
     /// Waits for datagrams that consist of this token. Returns `None` if the token is waited for
@@ -259,7 +260,7 @@ impl AssociationEndpoint {
     /// Adds an endpoint, unless its key id is taken. Holds the lock of the places meanwhile, so
     /// that the endpoint knows all of them and hears of every change.
     fn insert(&self, endpoint: &Arc<KeyedEndpoint>) -> bool {
-        let places = self.places();
+        let places = self.places.lock();
         places.tell(endpoint);
         self.endpoints.insert(endpoint)
     }
@@ -271,10 +272,6 @@ impl AssociationEndpoint {
         changed: Arc<Notify>,
     ) -> AssociationHandle {
         AssociationHandle::new(Arc::clone(&self.endpoints), endpoint, id, changed)
-    }
-
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

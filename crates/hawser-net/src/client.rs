@@ -280,7 +280,7 @@ impl Client {
             State::Connecting(problem) => problem.map(|text| text.to_string()),
             _ => None,
         };
-        let statuses = self.shared.lock_statuses().by_link().clone();
+        let statuses = self.shared.statuses.lock().by_link().clone();
         let links = statuses.into_values().collect();
         ClientSnapshot {
             session,
@@ -304,7 +304,7 @@ impl Client {
     /// Sends an unsealed datagram from the UDP sockets of the association, by every link that may
     /// lead to `remote`. Sends nothing while there are no such sockets.
     pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
-        let endpoint = self.shared.lock_endpoint().upgrade();
+        let endpoint = self.shared.endpoint.lock().upgrade();
         if let Some(endpoint) = endpoint {
             endpoint.send_unsealed(remote, bytes);
         }
@@ -318,7 +318,7 @@ impl Client {
         let Some(port) = driver.datagram_port() else {
             return Vec::new();
         };
-        let statuses = self.shared.lock_statuses();
+        let statuses = self.shared.statuses.lock();
         let remotes = statuses
             .by_link()
             .values()

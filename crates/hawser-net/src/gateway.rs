@@ -189,7 +189,7 @@ impl Gateway {
     /// True if the session that a connection joins is here.
     pub fn has_session_of(&self, join: &Join) -> bool {
         let session = JoinPrelude::decode(&join.said).map(|prelude| prelude.session);
-        session.is_some_and(|session| self.shared.lock_sessions().contains_key(&session))
+        session.is_some_and(|session| self.shared.sessions.lock().contains_key(&session))
     }
 
     /// Takes a connection that came to the successor of this process, and that joins a session.
@@ -285,7 +285,7 @@ impl Gateway {
 
     /// The latest session of a client that is connected.
     fn latest(&self, peer: &PublicKey) -> Option<Driver> {
-        let sessions = self.shared.lock_sessions();
+        let sessions = self.shared.sessions.lock();
         let of_peer = sessions.values().filter(|entry| entry.peer == *peer);
         let connected =
             of_peer.filter(|entry| !entry.revoked && !entry.driver.channels().is_empty());
@@ -325,7 +325,7 @@ impl Gateway {
         wanted: impl Fn(SessionId) -> bool,
         max_streams: usize,
     ) -> Vec<GatewaySession> {
-        let sessions = self.shared.lock_sessions();
+        let sessions = self.shared.sessions.lock();
         let wanted = sessions.iter().filter(|(id, _)| wanted(**id));
         let handle = |(id, entry): (&SessionId, &Entry)| {
             (*id, entry.peer, entry.ends.remote, entry.driver.clone())
@@ -348,12 +348,12 @@ impl Gateway {
 
     /// The number of sessions.
     pub fn session_count(&self) -> usize {
-        self.shared.lock_sessions().len()
+        self.shared.sessions.lock().len()
     }
 
     /// The ids of the sessions at this moment.
     pub fn session_ids(&self) -> Vec<SessionId> {
-        self.shared.lock_sessions().keys().copied().collect()
+        self.shared.sessions.lock().keys().copied().collect()
     }
 
     /// Reads the recorder of a session; `None` if there is no such session.
@@ -362,7 +362,7 @@ impl Gateway {
         id: SessionId,
         read: impl FnOnce(&Recorder, Instant) -> R,
     ) -> Option<R> {
-        let driver = self.shared.lock_sessions().get(&id)?.driver.clone();
+        let driver = self.shared.sessions.lock().get(&id)?.driver.clone();
         Some(driver.recorder(read))
     }
 
@@ -374,7 +374,7 @@ impl Gateway {
     /// Ends the sessions of clients that are not admitted any more.
     pub fn drop_revoked(&self) {
         let admission = &self.shared.admission;
-        for entry in self.shared.lock_sessions().values_mut() {
+        for entry in self.shared.sessions.lock().values_mut() {
             if !entry.revoked && !admission.admits(&entry.peer) {
                 entry.revoked = true;
                 tracing::info!(peer = %entry.peer, "ending session of revoked client");
@@ -393,7 +393,7 @@ impl Gateway {
     /// function notice streams.
     pub fn end_idle(&self, idle: Duration) {
         let now = std::time::Instant::now();
-        for (id, entry) in self.shared.lock_sessions().iter_mut() {
+        for (id, entry) in self.shared.sessions.lock().iter_mut() {
             if entry.driver.snapshot(0).stream_count > 0 {
                 entry.used = now;
             } else if now.duration_since(entry.used) >= idle && entry.driver.closed().is_none() {
@@ -430,7 +430,7 @@ impl Gateway {
     fn stop(&self) -> Vec<Driver> {
         self.stop_listening();
         self.tasks.iter().for_each(|task| task.abort());
-        let sessions = self.shared.lock_sessions();
+        let sessions = self.shared.sessions.lock();
         // A client may be in the middle of a handshake.
         self.shared.closed.store(true, Ordering::Relaxed);
         let drivers = sessions.values().map(|entry| entry.driver.clone());

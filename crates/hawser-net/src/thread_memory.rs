@@ -5,12 +5,13 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes};
 use hawser_session::Arena;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Reads at most `max` bytes (at least one, at most 128 KiB), without copying them unless they are
@@ -47,11 +48,11 @@ pub async fn trim_regularly() {
 
 /// Trims the memory of all threads, except memory in use.
 fn trim_all(now: Instant) {
-    threads().retain(|memory| {
+    THREADS.lock().retain(|memory| {
         let Some(memory) = memory.upgrade() else {
             return false;
         };
-        if let Some(mut memory) = unless_in_use(&memory) {
+        if let Some(mut memory) = memory.try_lock() {
             memory.trim(now);
         }
         true
@@ -59,7 +60,7 @@ fn trim_all(now: Instant) {
 }
 
 fn with_arena<R>(run: impl FnOnce(&mut Arena) -> R) -> R {
-    MEMORY.with(|memory| match unless_in_use(memory) {
+    MEMORY.with(|memory| match memory.try_lock() {
         Some(mut memory) => {
             let result = run(&mut memory.arena);
             memory.trim(Instant::now());
@@ -68,19 +69,6 @@ fn with_arena<R>(run: impl FnOnce(&mut Arena) -> R) -> R {
         // `run` called this function again, or another thread is trimming.
         None => run(&mut Arena::default()),
     })
-}
-
-fn unless_in_use(memory: &Mutex<Memory>) -> Option<MutexGuard<'_, Memory>> {
-    match memory.try_lock() {
-        Ok(memory) => Some(memory),
-        // An arena is consistent whenever code outside of it runs.
-        Err(TryLockError::Poisoned(memory)) => Some(memory.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-fn threads() -> MutexGuard<'static, Vec<Weak<Mutex<Memory>>>> {
-    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Memory {
@@ -95,7 +83,7 @@ impl Memory {
             arena: Arena::default(),
             trimmed_at: Instant::now(),
         }));
-        let mut threads = threads();
+        let mut threads = THREADS.lock();
         threads.retain(|other| other.strong_count() > 0);
         threads.push(Arc::downgrade(&memory));
         memory
@@ -113,7 +101,8 @@ thread_local! {
     static MEMORY: Arc<Mutex<Memory>> = Memory::of_thread();
 }
 
-/// The memory of all threads that have read and still run.
+/// The memory of all threads that have read and still run. An arena is consistent whenever code
+/// outside of it runs, also after a panic.
 static THREADS: Mutex<Vec<Weak<Mutex<Memory>>>> = Mutex::new(Vec::new());
 
 const TRIM_EVERY: Duration = Duration::from_secs(1);
@@ -185,7 +174,7 @@ mod tests {
             let _ = ended.recv();
         });
         let memory = told.recv().unwrap();
-        let holds = || memory.lock().unwrap().arena.holds_memory();
+        let holds = || memory.lock().arena.holds_memory();
         assert!(holds());
         let now = Instant::now();
         trim_all(now + TRIM_ALL_EVERY);
@@ -196,6 +185,6 @@ mod tests {
         drop((memory, end));
         reader.join().unwrap();
         trim_all(now);
-        assert!(threads().iter().all(|other| !other.ptr_eq(&listed)));
+        assert!(THREADS.lock().iter().all(|other| !other.ptr_eq(&listed)));
     }
 }

@@ -110,7 +110,7 @@ async fn the_gateway_is_found_where_it_was_before() {
         let pair = Pair::new(PairOptions::default()).await;
         pair.serve_echo();
         let identity = Identity::generate().unwrap();
-        pair.door.peers.lock().unwrap().insert(identity.public());
+        pair.door.peers.lock().insert(identity.public());
         let mut config = pair.config(identity, None);
         config.addresses = vec!["localhost:1".parse().unwrap()];
         let nowhere = "127.0.0.1:2".parse().unwrap();
@@ -174,7 +174,7 @@ async fn begun_at_service(pair: &Pair, at: SocketAddr, is_taken: bool) -> Client
     let closed = ClosedPort::new();
     let identity = Identity::generate().unwrap();
     let peers = &pair.door.peers;
-    peers.lock().unwrap().insert(identity.public());
+    peers.lock().insert(identity.public());
     let mut config = pair.config(identity, None);
     config.addresses = vec![HostPort::try_from(closed.address()).unwrap()];
     let tls = TlsClient::new(&config.identity, pair.key).unwrap();

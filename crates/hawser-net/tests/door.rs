@@ -298,7 +298,7 @@ async fn one_client_can_have_so_many_sessions_only() {
         let pair = Pair::new(two_sessions()).await;
         pair.serve_echo();
         let identity = Identity::generate().unwrap();
-        pair.door.peers.lock().unwrap().insert(identity.public());
+        pair.door.peers.lock().insert(identity.public());
         let start = || pair.start(pair.config(identity.clone(), None));
         let (first, second) = (start(), start());
         echo_checked(&first, 1, 1000).await;
@@ -353,7 +353,7 @@ async fn a_revoked_client_is_cut_off_and_does_not_come_back() {
         stream.write_all(b"x").await.unwrap();
         stream.read_exact(&mut [0]).await.unwrap();
         let failed = pair.counters().handshakes_failed;
-        pair.door.peers.lock().unwrap().clear();
+        pair.door.peers.lock().clear();
         pair.gateway.drop_revoked();
         assert!(common::read_checked(&mut stream).await.is_err());
         until("its session is over", || {

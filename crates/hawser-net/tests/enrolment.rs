@@ -62,7 +62,7 @@ async fn an_enrolment_whose_answer_was_lost_is_repeated_and_does_no_harm() {
             .for_each(|pipe| pipe.cut());
         client.enrolled(PATIENCE).await.unwrap();
         echo_checked(&client, 1, 100_000).await;
-        let peers = pair.door.peers.lock().unwrap().clone();
+        let peers = pair.door.peers.lock().clone();
         assert_eq!(peers.into_iter().collect::<Vec<_>>(), [identity.public()]);
         assert_eq!(pair.counters().enrolments, 2);
     })
@@ -77,7 +77,7 @@ async fn a_client_whose_invite_expired_after_it_was_enrolled_comes_back_by_its_k
         let identity = Identity::generate().unwrap();
         let client = pair.start(pair.config(identity, Some(pair.invite())));
         client.enrolled(PATIENCE).await.unwrap();
-        pair.door.invites.lock().unwrap().clear();
+        pair.door.invites.lock().clear();
         pair.forwarders[0].go_down();
         until("the session is over", || {
             pair.gateway.sessions(0).is_empty()
@@ -105,7 +105,7 @@ async fn an_invite_that_another_client_used_enrols_no_other_client() {
         let refused = thief.enrolled(Duration::from_secs(3)).await;
         assert!(refused.is_err());
         assert_eq!(pair.counters().enrolments, 1);
-        let peers = pair.door.peers.lock().unwrap().clone();
+        let peers = pair.door.peers.lock().clone();
         assert_eq!(peers.into_iter().collect::<Vec<_>>(), [first.public()]);
         echo_checked(&client, 1, 100_000).await;
     })
@@ -117,7 +117,7 @@ async fn an_invite_that_the_gateway_does_not_know_is_a_failed_handshake() {
     in_time(async {
         let pair = Pair::new(narrow()).await;
         let invite = pair.invite();
-        pair.door.invites.lock().unwrap().clear();
+        pair.door.invites.lock().clear();
         let client = pair.start(pair.config(Identity::generate().unwrap(), Some(invite)));
         let refused = client.enrolled(PATIENCE).await;
         assert_eq!(refused, Err(OpenStreamError::NotAdmitted));

@@ -147,7 +147,7 @@ async fn a_client_that_stays_loses_nothing_and_its_session_ends_when_it_is_unuse
     let before = Pair::new(little_memory()).await;
     before.serve_echo();
     let identity = Identity::generate().unwrap();
-    before.door.peers.lock().unwrap().insert(identity.public());
+    before.door.peers.lock().insert(identity.public());
     let config = before.config(identity, None);
     let client = Client::start_once(config, before.links.subscribe());
     before.wait_for_channels(&client).await;

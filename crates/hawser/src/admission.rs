@@ -1,12 +1,12 @@
 //! Admission of peers by a listener.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hawser_keys::identity::PublicKey;
 use hawser_keys::store::{GatewayStore, StoreError};
 use hawser_keys::unix_time::UnixTime;
 use hawser_net::gateway::Admission;
+use parking_lot::Mutex;
 
 use crate::error::ListenError;
 
@@ -43,7 +43,7 @@ impl Door {
         if let Some(store) = &self.store {
             return Ok(store.add_invite(key, expires, now)?);
         }
-        let mut memory = self.memory();
+        let mut memory = self.memory.lock();
         memory.invites.retain(|_, invite| now < invite.expires);
         if memory.invites.len() >= MAX_INVITES {
             return Err(ListenError::TooManyInvites { limit: MAX_INVITES });
@@ -55,20 +55,16 @@ impl Door {
 
     /// Admits `key` for as long as this process runs.
     pub(crate) fn allow(&self, key: PublicKey) {
-        self.memory().peers.insert(key);
+        self.memory.lock().peers.insert(key);
     }
 
     /// Stops admitting `key`; returns true if it was admitted before.
     pub(crate) fn revoke(&self, key: PublicKey) -> Result<bool, StoreError> {
-        let here = self.memory().peers.remove(&key);
+        let here = self.memory.lock().peers.remove(&key);
         match self.store.as_ref().map(|store| store.revoke(key)) {
             None | Some(Err(StoreError::UnknownPeer { .. })) => Ok(here),
             Some(revoked) => revoked.map(|_| true),
         }
-    }
-
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,7 +102,7 @@ impl Admission for Door {
     fn admits(&self, key: &PublicKey) -> bool {
         let now = UnixTime::now();
         {
-            let memory = self.memory();
+            let memory = self.memory.lock();
             if memory.peers.contains(key) || memory.accepts_enrolment(key, now) {
                 return true;
             }
@@ -121,13 +117,13 @@ impl Admission for Door {
     }
 
     fn is_enrolled(&self, key: &PublicKey) -> bool {
-        self.memory().peers.contains(key)
+        self.memory.lock().peers.contains(key)
             || self.store.as_ref().is_some_and(|store| store.is_peer(key))
     }
 
     fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String> {
         let Some(store) = &self.store else {
-            return self.memory().enrol(invite, client);
+            return self.memory.lock().enrol(invite, client);
         };
         store
             .admit_enrolment(invite, client, UnixTime::now())

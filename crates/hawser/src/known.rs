@@ -5,10 +5,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use hawser_keys::host_port::HostPort;
 use hawser_keys::identity::PublicKey;
+use parking_lot::Mutex;
 
 /// Addresses and their peers' keys: in a file `known-keys` with one `ADDRESS KEY` per line, or in
 /// memory.
@@ -65,7 +65,7 @@ impl KnownKeys {
     pub(crate) fn find(&self, address: &HostPort) -> Result<Option<PublicKey>, KnownKeysError> {
         match self {
             Self::Memory(keys) => {
-                let keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+                let keys = keys.lock();
                 Ok(keys.get(address).copied())
             }
             Self::File(path) => {
@@ -86,7 +86,7 @@ impl KnownKeys {
     ) -> Result<(), KnownKeysError> {
         match self {
             Self::Memory(keys) => {
-                let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = keys.lock();
                 keys.entry(address.clone()).or_insert(key);
                 Ok(())
             }

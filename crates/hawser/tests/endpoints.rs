@@ -203,7 +203,7 @@ async fn without_encryption_the_data_is_on_the_wire_and_with_it_it_is_not() {
             end(&connection).await;
         })
         .await;
-        let seen = tap.seen.lock().unwrap();
+        let seen = tap.seen.lock();
         let needle = b"be found again";
         let found = seen.windows(needle.len()).any(|window| window == needle);
         assert_eq!(found, visible, "{encryption:?}");
@@ -212,14 +212,14 @@ async fn without_encryption_the_data_is_on_the_wire_and_with_it_it_is_not() {
 
 struct Tap {
     address: std::net::SocketAddr,
-    seen: std::sync::Arc<std::sync::Mutex<Vec<u8>>>,
+    seen: std::sync::Arc<parking_lot::Mutex<Vec<u8>>>,
 }
 
 /// Forwards connections to `to` and records the bytes of the connecting side.
 async fn tap(to: std::net::SocketAddr) -> Tap {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     let keep = std::sync::Arc::clone(&seen);
     tokio::spawn(async move {
         while let Ok((near, _)) = listener.accept().await {
@@ -231,7 +231,7 @@ async fn tap(to: std::net::SocketAddr) -> Tap {
             tokio::spawn(async move {
                 let mut buffer = [0; 16_384];
                 while let Ok(n @ 1..) = near_in.read(&mut buffer).await {
-                    keep.lock().unwrap().extend_from_slice(&buffer[..n]);
+                    keep.lock().extend_from_slice(&buffer[..n]);
                     if far_out.write_all(&buffer[..n]).await.is_err() {
                         break;
                     }

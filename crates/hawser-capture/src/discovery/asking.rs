@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData};
+use parking_lot::Mutex;
 
 use super::learnt::Learnt;
 use super::options::Announcement;
@@ -40,22 +41,18 @@ impl Asking {
     ) -> Result<(), CaptureError> {
         let cookie = cookie(socket)?;
         let number = says.map_or(0, Announcement::number);
-        Ok(self.lock().sockets.insert(cookie, number, 0)?)
+        Ok(self.0.lock().sockets.insert(cookie, number, 0)?)
     }
 
     /// Returns the outcome for a connected socket that was to announce. `None`, without waiting, if
     /// it had no option, if the outcome is unknown, and the second time.
     pub fn learnt_on(&self, socket: impl AsFd) -> Option<Learnt> {
         let cookie = cookie(socket).ok()?;
-        let mut tables = self.lock();
+        let mut tables = self.0.lock();
         let row = tables.answers.get(&cookie, 0).ok()?;
         // The oldest entries are evicted automatically.
         let _ = tables.answers.remove(&cookie);
         Learnt::new(&row)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Tables> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

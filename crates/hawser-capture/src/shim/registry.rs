@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::cookie::cookie_of;
 use crate::process::Process;
@@ -55,7 +57,7 @@ struct Connected {
 impl Registry {
     /// Returns the number of open connections whose processes still run.
     pub fn living(&self) -> usize {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let lives = |id: u32| Path::new(&format!("/proc/{id}")).exists();
         let open = inner.open.values();
         open.filter(|open| open.process.is_some_and(lives)).count()
@@ -69,7 +71,7 @@ impl Registry {
         process: Process,
         now: Instant,
     ) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.announced.len() >= MAX_ANNOUNCED {
             inner.announced.retain(|_, other| other.expires > now);
         }
@@ -99,14 +101,14 @@ impl Registry {
 
     /// Returns the destination of the open connection with this cookie.
     pub(super) fn peer(&self, cookie: u64) -> Option<SocketAddr> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let announced = || inner.announced.get(&cookie).map(|known| known.destination);
         let open = inner.open.get(&cookie).map(|known| known.destination);
         open.or_else(announced)
     }
 
     fn take_cookie(&self, cookie: u64, now: Instant) -> Option<Arrival> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let known = inner.announced.remove(&cookie)?;
         if known.expires <= now {
             return None;
@@ -126,15 +128,11 @@ impl Registry {
             },
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.registry.lock().open.remove(&self.cookie);
+        self.registry.inner.lock().open.remove(&self.cookie);
     }
 }
 
@@ -185,6 +183,6 @@ mod tests {
         }
         assert!(!announce(&registry, u64::MAX, now));
         assert!(announce(&registry, u64::MAX, now + LIFETIME));
-        assert_eq!(registry.lock().announced.len(), 1);
+        assert_eq!(registry.inner.lock().announced.len(), 1);
     }
 }

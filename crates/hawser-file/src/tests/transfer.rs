@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 use super::link::Ordered;
 use super::*;
@@ -247,12 +248,12 @@ struct Log {
 
 impl Progress for Log {
     fn begin(&self, path: &EntryPath, total: Option<ByteCount>) {
-        let mut begun = self.begun.lock().expect("no panic before");
+        let mut begun = self.begun.lock();
         begun.push((path.to_string(), total));
     }
 
     fn update(&self, update: Update) {
-        self.updates.lock().expect("no panic before").push(update);
+        self.updates.lock().push(update);
     }
 }
 
@@ -274,9 +275,9 @@ async fn progress_begins_with_the_name_and_ends_at_the_size() {
     ));
     let total = ByteCount::from(3 * MIB);
     for log in logs {
-        let begun = log.begun.into_inner().expect("no panic before");
+        let begun = log.begun.into_inner();
         assert_eq!(begun, [("data".to_owned(), Some(total))]);
-        let updates = log.updates.into_inner().expect("no panic before");
+        let updates = log.updates.into_inner();
         let moving: Vec<ByteCount> = updates
             .iter()
             .filter(|update| update.phase == Phase::Transferring)

@@ -1,7 +1,6 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use hawser_director::Progress;
 use hawser_types::{ByteCount, Instant};
+use parking_lot::Mutex;
 
 use super::stranded::Stranded;
 
@@ -18,25 +17,25 @@ pub(super) struct Counters {
 impl Counters {
     /// Adds bytes that were sent and received.
     pub(super) fn add(&self, up: ByteCount, down: ByteCount) {
-        add(&mut self.lock(), up, down);
+        add(&mut self.progress.lock(), up, down);
     }
 
     /// Adds bytes that were moved after `since`. Keeps an earlier `since` of bytes that the
     /// director has not taken yet.
     pub(super) fn add_since(&self, since: Instant, up: ByteCount, down: ByteCount) {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         progress.since = progress.since.or(Some(since));
         add(&mut progress, up, down);
     }
 
     /// Records the time at which a packet of the far end arrived.
     pub(super) fn set_heard(&self, at: Instant) {
-        self.lock().heard = Some(at);
+        self.progress.lock().heard = Some(at);
     }
 
     /// Returns the progress so far; the next call's `since` starts afresh.
     pub(super) fn take(&self) -> Progress {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         let taken = *progress;
         progress.since = None;
         taken
@@ -45,10 +44,6 @@ impl Counters {
     /// Returns the flag that the connection's link is gone.
     pub(super) const fn stranded(&self) -> &Stranded {
         &self.stranded
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

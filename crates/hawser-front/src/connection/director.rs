@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_director::{
@@ -13,6 +13,7 @@ use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_sched::{DemandEstimate, DemandKey};
 use hawser_types::{ByteCount, DefaultRoute, Instant, Link, LinkIndex};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::counters::Counters;
@@ -276,7 +277,7 @@ impl SharedDirector {
 
     fn telling<R>(&self, tell: Tell, act: impl FnOnce(&mut State, Instant) -> R) -> R {
         let now = self.now();
-        let mut state = self.lock();
+        let mut state = self.shared.state.lock();
         state.tell(tell, now);
         let result = act(&mut state, now);
         let is_changed = state.director.take_change();
@@ -285,11 +286,6 @@ impl SharedDirector {
             self.shared.changes.send_modify(|count| *count += 1);
         }
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        let state = self.shared.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

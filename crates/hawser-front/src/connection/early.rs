@@ -1,8 +1,9 @@
 //! Data that an application sends on a connection that is still being made.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Data that an application sends while its connection is still being made, because it takes the
@@ -30,19 +31,19 @@ struct State {
 impl EarlyData {
     /// Returns how many more bytes it takes.
     pub(crate) fn room(&self) -> usize {
-        let state = self.lock();
+        let state = self.0.state.lock();
         MAX_EARLY.saturating_sub(state.left + state.said.len())
     }
 
     /// Adds bytes that the application has sent.
     pub(crate) fn put(&self, bytes: &[u8]) {
-        self.lock().said.extend_from_slice(bytes);
+        self.0.state.lock().said.extend_from_slice(bytes);
         self.0.changed.notify_one();
     }
 
     /// Allows the data to leave: from now on only one way is tried.
     pub(crate) fn release(&self) {
-        self.lock().may_leave = true;
+        self.0.state.lock().may_leave = true;
         self.0.changed.notify_one();
     }
 
@@ -58,7 +59,7 @@ impl EarlyData {
     }
 
     fn take(&self) -> Option<Bytes> {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if !state.may_leave || state.said.is_empty() {
             return None;
         }
@@ -68,16 +69,12 @@ impl EarlyData {
 
     /// Returns how many bytes have left.
     pub(crate) fn left(&self) -> usize {
-        self.lock().left
+        self.0.state.lock().left
     }
 
     /// Takes the data that has not left; the caller must send it.
     pub(crate) fn rest(&self) -> Vec<u8> {
-        std::mem::take(&mut self.lock().said)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.0.state.lock().said)
     }
 }
 

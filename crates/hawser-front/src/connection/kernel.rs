@@ -131,7 +131,10 @@ impl KernelPlaces {
     /// open connections continue as they are.
     pub async fn run(mut self, mut rules: watch::Receiver<Arc<RuleSet>>) {
         self.obey(&Arc::clone(&rules.borrow_and_update()));
-        let mut routes = follow_routes().await;
+        let routes = PrefixMonitor::start().await;
+        let log = |error: &_| tracing::warn!(%error, "can't follow changes of routes");
+        // Without them, only links are followed.
+        let mut routes = routes.inspect_err(log).ok();
         self.look_around(routes.as_mut()).await;
         let mut changes = self.director.changes();
         let mut stub_ports = self.names.as_ref().map(NameStub::ports);
@@ -181,17 +184,14 @@ impl KernelPlaces {
                 }
             };
             if let Err(error) = outcome {
-                self.complain(&error);
+                let complaint = error.to_string();
+                // Not again while it stays the same.
+                if self.complaint != complaint {
+                    tracing::warn!(%error, "can't update the kernel's tables of captured \
+                        connections, it uses older entries");
+                    self.complaint = complaint;
+                }
             }
-        }
-    }
-
-    /// Logs an error, unless it is the same as the last one.
-    fn complain(&mut self, error: &CaptureError) {
-        let complaint = error.to_string();
-        if self.complaint != complaint {
-            tracing::warn!(%error, "can't update the kernel's tables of captured connections, it uses older entries");
-            self.complaint = complaint;
         }
     }
 
@@ -347,7 +347,14 @@ impl KernelPlaces {
                 }
             }
             Event::Ended(connection, end) => self.end(&connection, &end),
-            Event::Refused(connection) => self.note_refused(&connection),
+            // The rules left it no link.
+            Event::Refused(connection) => {
+                let decision = self.director.decide_links(&self.request(&connection));
+                self.director.with(|director, _| {
+                    director.note_kernels(&decision, None, decision.demand());
+                    director.note_failure(&decision, DialError::RefusedByPolicy);
+                });
+            }
         }
     }
 
@@ -388,15 +395,6 @@ impl KernelPlaces {
         if let Err(error) = self.capture.set_demands([known]) {
             tracing::debug!(%error, "can't update the demands of the kernel's program");
         }
-    }
-
-    /// Records a connection that the rules left no link.
-    fn note_refused(&self, connection: &Connection) {
-        let decision = self.director.decide_links(&self.request(connection));
-        self.director.with(|director, _| {
-            director.note_kernels(&decision, None, decision.demand());
-            director.note_failure(&decision, DialError::RefusedByPolicy);
-        });
     }
 
     /// Returns what rules and estimates depend on, and the links that rules have left to it.
@@ -452,14 +450,6 @@ fn recall(capture: &mut Capture, director: &SharedDirector) -> Result<(), Captur
         (program.as_str(), *port_class, needs)
     });
     capture.set_demands(rows)
-}
-
-/// Follows the routes; `None` if that fails, so that only links are followed.
-async fn follow_routes() -> Option<PrefixMonitor> {
-    let started = PrefixMonitor::start().await;
-    started
-        .inspect_err(|error| tracing::warn!(%error, "can't follow changes of routes"))
-        .ok()
 }
 
 async fn changed(routes: &mut Option<PrefixMonitor>) -> Arc<Vec<IpNet>> {

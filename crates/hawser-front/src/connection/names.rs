@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::destination::HostName;
@@ -42,7 +43,7 @@ impl<R: Resolve> RememberingResolver<R> {
 
     /// Looks a name up, or joins a lookup in progress.
     fn look_up(&self, name: &HostName) -> Shared<BoxFuture<'static, Answer>> {
-        let mut memory = lock(&self.memory);
+        let mut memory = self.memory.lock();
         if let Some(running) = memory.running.get(name) {
             return running.clone();
         }
@@ -51,7 +52,7 @@ impl<R: Resolve> RememberingResolver<R> {
         // The lookup continues without waiting callers, so that the next one finds the answer.
         let looking = tokio::spawn(async move {
             let answer = inner.resolve(&own).await;
-            lock(&shared).note(&own, &answer);
+            shared.lock().note(&own, &answer);
             answer
         });
         let looking = looking.map(|ended| ended.unwrap_or(Err(DialError::Internal)));
@@ -64,7 +65,12 @@ impl<R: Resolve> RememberingResolver<R> {
 impl<R: Resolve> Resolve for RememberingResolver<R> {
     async fn resolve(&self, name: &HostName) -> Answer {
         let looking = self.look_up(name);
-        let known = lock(&self.memory).recall(name);
+        let known = {
+            let memory = self.memory.lock();
+            let known = memory.known.get(name);
+            let known = known.filter(|(at, _)| at.elapsed() <= MAX_AGE);
+            known.map(|(_, addresses)| addresses.clone())
+        };
         let Some(known) = known else {
             return looking.await;
         };
@@ -89,15 +95,6 @@ impl Memory {
         let entry = (Instant::now(), addresses.clone());
         self.known.insert(name.clone(), entry);
     }
-
-    fn recall(&self, name: &HostName) -> Option<Vec<IpAddr>> {
-        let (at, addresses) = self.known.get(name)?;
-        (at.elapsed() <= MAX_AGE).then(|| addresses.clone())
-    }
-}
-
-fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Most answers arrive well before.
@@ -205,7 +202,7 @@ mod tests {
             let found = resolver.resolve(&name(&format!("n{n}.example"))).await;
             assert!(found.is_ok());
         }
-        let memory = lock(&resolver.memory);
+        let memory = resolver.memory.lock();
         assert_eq!((memory.known.len(), memory.running.len()), (MAX_KNOWN, 0));
     }
 }

@@ -151,7 +151,10 @@ impl<'a, V: Via> Race<'a, V> {
                     Ok(Ok(stream)) => return Ok(self.won(number, stream)),
                     Ok(Err(error)) => {
                         self.lost(number, DialError::from_io(&error));
-                        due = due.min(self.next_after_failure());
+                        // At once, unless running attempts may still be answered: those have the
+                        // rest of their time.
+                        let patient = self.attempts().map(|it| it.at + it.patience).max();
+                        due = due.min(patient.unwrap_or_else(Instant::now));
                     }
                     Err(Aborted) => {}
                 },
@@ -219,13 +222,6 @@ impl<'a, V: Via> Race<'a, V> {
         now + patience.max(reserve)
     }
 
-    /// Returns when the next attempt is due after a failure: at once, unless running attempts may
-    /// still be answered. Those have the rest of their time.
-    fn next_after_failure(&self) -> Instant {
-        let patient = self.attempts().map(|it| it.at + it.patience).max();
-        patient.unwrap_or_else(Instant::now)
-    }
-
     fn lost(&mut self, number: usize, error: DialError) {
         self.most_telling = tell_more(self.most_telling, error);
         if let Some(begun) = self.begun.get_mut(number) {
@@ -291,8 +287,9 @@ impl<'a, V: Via> Race<'a, V> {
         self.is_outdated = true;
         let (director, targets) = (self.director, &self.targets);
         let outlook = |address, link: Option<&Arc<Link>>| {
+            let mut all = targets.addresses.iter().zip(&targets.by_routes);
             // These do not depend on links.
-            if targets.is_by_routes(address) {
+            if all.any(|(one, by_routes)| *one == address && *by_routes) {
                 return Outlook::Open;
             }
             let link = link.map(Arc::as_ref);
@@ -301,7 +298,10 @@ impl<'a, V: Via> Race<'a, V> {
         for begun in &mut self.begun {
             let is_running = begun.state == State::Running;
             if is_running && outlook(begun.address, begun.link.as_ref()) == Outlook::Forbidden {
-                begun.withdraw();
+                begun.state = State::Withdrawn;
+                // Gives back the charge of the link.
+                begun.flow = None;
+                begun.abort.abort();
             }
         }
         let is_open = |it: &Attempt| outlook(it.address, it.link.as_ref()) == Outlook::Open;
@@ -333,23 +333,9 @@ impl<'a, V: Via> Race<'a, V> {
     }
 }
 
-impl Targets {
-    fn is_by_routes(&self, address: IpAddr) -> bool {
-        let mut all = self.addresses.iter().zip(&self.by_routes);
-        all.any(|(one, by_routes)| *one == address && *by_routes)
-    }
-}
-
 impl Begun {
     fn index(&self) -> Option<LinkIndex> {
         self.link.as_ref().map(|link| link.index)
-    }
-
-    /// Ends the attempt, and gives back the charge of its link.
-    fn withdraw(&mut self) {
-        self.state = State::Withdrawn;
-        self.flow = None;
-        self.abort.abort();
     }
 
     /// Returns whether it should have been answered by now, since another attempt was: it was

@@ -1,7 +1,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
 
 /// Tells a connection that its link is gone for good, so that it fails at once. Its socket would
 /// report nothing for minutes.
@@ -22,7 +23,7 @@ pub(super) enum Waiting {
 impl Stranded {
     /// Marks the connection as broken.
     pub(super) fn set(&self) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         self.is_set.store(true, Ordering::Release);
         let wakers = std::mem::take(&mut *waiting);
         drop(waiting);
@@ -44,7 +45,7 @@ impl Stranded {
         if polled.is_ready() {
             return polled;
         }
-        let mut wakers = self.lock();
+        let mut wakers = self.waiting.lock();
         if self.is_set() {
             return Poll::Ready(Err(gone()));
         }
@@ -56,10 +57,6 @@ impl Stranded {
             *waker = Some(context.waker().clone());
         }
         Poll::Pending
-    }
-
-    fn lock(&self) -> MutexGuard<'_, [Option<Waker>; 2]> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,6 @@ mod peers;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use hawser_link::links::Link;
 use hawser_policy::{Action, Condition, LinkChoice, Mode, Rule, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use super::*;
@@ -53,7 +53,7 @@ impl Fake {
     async fn connect(&self) -> Result<TcpStream, DialError> {
         self.dialed.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(self.takes.load(Ordering::Relaxed))).await;
-        let fails = *self.fails.lock().unwrap();
+        let fails = *self.fails.lock();
         match fails {
             Some(error) => Err(error),
             None => TcpStream::connect(self.server)
@@ -99,7 +99,7 @@ struct Named(Arc<Mutex<IpAddr>>);
 
 impl Resolve for Named {
     async fn resolve(&self, _: &HostName) -> Result<Vec<IpAddr>, DialError> {
-        Ok(vec![*self.0.lock().unwrap()])
+        Ok(vec![*self.0.lock()])
     }
 }
 
@@ -443,7 +443,7 @@ async fn a_gateway_for_everything_is_waited_for_and_its_failures_count() {
     scene.gateway.is_up.store(false, Ordering::Relaxed);
     scene.gateway.takes.store(700, Ordering::Relaxed);
     assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
-    *scene.gateway.fails.lock().unwrap() = Some(DialError::GatewayUnavailable);
+    *scene.gateway.fails.lock() = Some(DialError::GatewayUnavailable);
     let to = Destination::new(Host::Ip(OUT_THERE.parse().unwrap()), 443);
     let failed = scene.dialer.dial(&to).await.err();
     assert_eq!(failed, Some(DialError::GatewayUnavailable));
@@ -482,10 +482,10 @@ async fn where_it_is_weighed_a_connection_never_depends_on_the_gateway() {
     // No link leads anywhere here, so the gateway is always better.
     let scene = scene(GatewayUse::Auto).await;
     assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
-    *scene.gateway.fails.lock().unwrap() = Some(DialError::RefusedByPolicy);
+    *scene.gateway.fails.lock() = Some(DialError::RefusedByPolicy);
     assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
     // A silent gateway has a head start.
-    *scene.gateway.fails.lock().unwrap() = None;
+    *scene.gateway.fails.lock() = None;
     scene.gateway.takes.store(60_000, Ordering::Relaxed);
     assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
     // The session has ended, or is about to be known to have ended.
@@ -566,7 +566,7 @@ async fn a_name_that_leads_nearby_goes_straight_as_its_address_does() {
         ("www.localhost", "127.0.0.1"),
         ("www.example.org", OUT_THERE),
     ] {
-        *scene.named.lock().unwrap() = leads.parse().unwrap();
+        *scene.named.lock() = leads.parse().unwrap();
         assert_eq!(scene.dial(name).await, STRAIGHT, "{leads}");
     }
     assert_eq!(scene.dial("10.0.0.7").await, STRAIGHT);
@@ -586,7 +586,7 @@ async fn a_name_of_the_internet_opens_nothing_to_this_machine() {
             "0.0.0.0",
             "169.254.169.254",
         ] {
-            *scene.named.lock().unwrap() = leads.parse().unwrap();
+            *scene.named.lock() = leads.parse().unwrap();
             let dialed = scene
                 .dialer
                 .dial(&"rebind.example:80".parse().unwrap())
@@ -595,7 +595,7 @@ async fn a_name_of_the_internet_opens_nothing_to_this_machine() {
             assert_eq!(scene.direct.dialed(), 0, "{leads}");
         }
         // An application may name this machine itself.
-        *scene.named.lock().unwrap() = "127.0.0.1".parse().unwrap();
+        *scene.named.lock() = "127.0.0.1".parse().unwrap();
         for own in ["127.0.0.1:80", "localhost:80"] {
             assert!(
                 scene.dialer.dial(&own.parse().unwrap()).await.is_ok(),
@@ -619,13 +619,13 @@ async fn an_asker_elsewhere_opens_nothing_to_this_machine_whatever_way_is_chosen
             "a.example",
         ] {
             for named in ["127.0.0.1", "::1", "169.254.1.1"] {
-                *scene.named.lock().unwrap() = named.parse().unwrap();
+                *scene.named.lock() = named.parse().unwrap();
                 let _ = scene.dial_from_elsewhere(to).await;
                 let straight = scene.direct.dialed();
                 assert_eq!(straight, 0, "{to} as {named} with {}", usage.name());
             }
         }
-        *scene.named.lock().unwrap() = "10.0.0.7".parse().unwrap();
+        *scene.named.lock() = "10.0.0.7".parse().unwrap();
         assert!(scene.dial_from_elsewhere("10.0.0.7").await.is_ok());
         assert_eq!(scene.direct.dialed(), 1, "{}", usage.name());
     }

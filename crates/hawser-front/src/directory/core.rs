@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use hawser_sip::directory::{Directory, DirectoryConfig, DirectoryCounts, Output}
 use hawser_sip::fields::Transport;
 use hawser_sip::registrar::Moment;
 use hawser_sip::transaction::Flow;
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -70,7 +71,7 @@ impl Core {
 
     pub(super) fn view(&self, most: usize) -> DirectoryView {
         let now = clock::now();
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let location = inner.directory.location();
         let all = location.iter();
         let all = all.flat_map(|(address, bindings)| bindings.iter().map(move |it| (address, it)));
@@ -91,11 +92,7 @@ impl Core {
     }
 
     pub(super) fn counts(&self) -> DirectoryCounts {
-        self.inner().directory.counts()
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().directory.counts()
     }
 
     /// Reads the file of users again if it has changed, and removes bindings of removed users.
@@ -107,7 +104,7 @@ impl Core {
                     users = self.users.count(),
                     "the directory's users have changed"
                 );
-                let mut inner = self.inner();
+                let mut inner = self.inner.lock();
                 let location = inner.directory.location_mut();
                 let all = location.iter().map(|(address, _)| address);
                 let gone: Vec<_> = all
@@ -204,7 +201,7 @@ pub(super) async fn serve(
     let mut waiting = Vec::new();
     let mut look = Ticks::every(USERS_PERIOD);
     loop {
-        let due = core.inner().directory.poll_timeout();
+        let due = core.inner.lock().directory.poll_timeout();
         let due = due.map(|at| at.since(clock::now()));
         tokio::select! {
             _ = &mut stopped => return,
@@ -227,7 +224,7 @@ struct Ways {
 impl Ways {
     fn turn(&mut self, core: &Core, waiting: &mut Vec<Input>) {
         let now = clock::now();
-        let mut inner = core.inner();
+        let mut inner = core.inner.lock();
         let mut outputs = Vec::new();
         for input in waiting.drain(..) {
             self.take(&mut inner.directory, input);

@@ -50,7 +50,12 @@ impl BindingTable {
     /// If another process is writing it, or a later version has written it.
     pub fn open(path: &Path) -> Result<Self, TableError> {
         let opened = match open_file(path) {
-            Err(error) if is_damage(&error) => {
+            Err(error)
+                if matches!(
+                    error.sqlite_error_code(),
+                    Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+                ) =>
+            {
                 let aside = path.with_extension("db.damaged");
                 tracing::warn!(file = %aside.display(), "damaged bindings are set aside");
                 for suffix in ["", "-wal", "-shm"] {
@@ -62,7 +67,8 @@ impl BindingTable {
             other => other,
         };
         let opened = opened.or_else(|error| {
-            if is_in_use(&error) {
+            let code = error.sqlite_error_code();
+            if let Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) = code {
                 return Err(error);
             }
             let file = path.display();
@@ -209,20 +215,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<KeptBinding> {
         outbound: instance.zip(number),
         source: row.get(10)?,
     })
-}
-
-fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-    )
-}
-
-fn is_in_use(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    )
 }
 
 const SELECT: &str = "SELECT address, contact, q, expires, updated, call_id, cseq, path, instance, \

@@ -5,12 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use hawser_sip::digest::{Algorithm, Secret};
 use hawser_sip::registrar::Users;
 use hawser_sip::uri::SipUri;
 use hawser_types::Host;
+use parking_lot::RwLock;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -95,7 +96,7 @@ impl UserFile {
             return Ok(false);
         }
         let read = metadata.and_then(|_| Read::of(&self.path));
-        let mut kept = self.read.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.read.write();
         kept.stamp = now;
         *kept = read?;
         Ok(true)
@@ -123,7 +124,7 @@ impl UserFile {
     }
 
     fn with<R>(&self, look: impl FnOnce(&Read) -> R) -> R {
-        look(&self.read.read().unwrap_or_else(PoisonError::into_inner))
+        look(&self.read.read())
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hawser_types::{Budget, ByteCount, Charge};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -137,7 +138,7 @@ impl Clients {
         network: Option<IpAddr>,
         now: Instant,
     ) -> Result<Place, LimitReason> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         // The last quarter of all streams is reserved for clients that have less than a quarter.
         let all = self.limits.all_streams;
         let of_client = known.clients.get(&id).map_or(0, |client| client.streams);
@@ -241,7 +242,7 @@ impl Place {
 
     fn with_client<T>(&self, act: impl FnOnce(&mut Client) -> T) -> Option<T> {
         let known = &self.clients.known;
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = known.lock();
         known.clients.get_mut(&self.id).map(act)
     }
 }
@@ -249,7 +250,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let known = &self.clients.known;
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = known.lock();
         known.streams = known.streams.saturating_sub(1);
         if let Some(client) = known.clients.get_mut(&self.id) {
             client.streams = client.streams.saturating_sub(1);
@@ -433,7 +434,7 @@ mod tests {
         permits.remove(0);
         permits.push(admit(ALICE, network(0)).unwrap());
         drop(permits);
-        assert!(clients.known.lock().unwrap().networks.is_empty());
+        assert!(clients.known.lock().networks.is_empty());
     }
 
     #[test]
@@ -462,11 +463,7 @@ mod tests {
         };
         let (mut first, second) = (admit().unwrap(), admit().unwrap());
         assert_eq!(admit().unwrap_err(), LimitReason::Memory);
-        assert_eq!(
-            clients.known.lock().unwrap().streams,
-            2,
-            "its place is free"
-        );
+        assert_eq!(clients.known.lock().streams, 2, "its place is free");
         drop(second);
         assert_eq!(first.add(STREAM_CHARGE), Ok(()));
         assert_eq!(admit().unwrap_err(), LimitReason::Memory);
@@ -521,13 +518,7 @@ mod tests {
                     .and_then(|permit| permit.lead_to(&destination(port), now));
             }
         }
-        assert!(
-            clients.known.lock().unwrap().clients[&ALICE]
-                .recent
-                .known
-                .len()
-                <= MAX_RECENT
-        );
+        assert!(clients.known.lock().clients[&ALICE].recent.known.len() <= MAX_RECENT);
         let mut now = now + Duration::from_secs(600);
         for number in 0..5000u32 {
             let mut key = [0; 32];
@@ -536,6 +527,6 @@ mod tests {
             let permit = clients.admit(ClientId::new(key), now);
             let _ = permit.and_then(|permit| permit.lead_to(&destination(1), now));
         }
-        assert!(clients.known.lock().unwrap().clients.len() <= MAX_IDLE_CLIENTS);
+        assert!(clients.known.lock().clients.len() <= MAX_IDLE_CLIENTS);
     }
 }

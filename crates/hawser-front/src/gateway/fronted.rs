@@ -111,7 +111,9 @@ impl Fronted {
             account,
             ..
         } = incoming;
-        let stream = Bonded::new(stream).answering(self.answer());
+        let seconds = u32::try_from(self.pin.as_secs()).unwrap_or(u32::MAX);
+        let answer = Bytes::copy_from_slice(&seconds.to_be_bytes());
+        let stream = Bonded::new(stream).answering(answer);
         let opening = stream.open_metadata().to_vec();
         self.counters.opened.fetch_add(1, Ordering::Relaxed);
         let connecting = async {
@@ -208,11 +210,6 @@ impl Fronted {
                 stream.reset(ResetCode::Aborted);
             }
         }
-    }
-
-    fn answer(&self) -> Bytes {
-        let seconds = u32::try_from(self.pin.as_secs()).unwrap_or(u32::MAX);
-        Bytes::copy_from_slice(&seconds.to_be_bytes())
     }
 
     async fn connect(

@@ -10,12 +10,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use hawser_types::{ByteCount, Charge};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
@@ -85,7 +86,7 @@ impl<R: Resolve> Lookups<R> {
     }
 
     async fn look_up(&self, permit: &Permit, name: &HostName) -> Answer {
-        let begun = lock(&self.book).begun(name);
+        let begun = self.book.lock().begun(name);
         if let Some(begun) = begun {
             return begun.await;
         }
@@ -95,7 +96,7 @@ impl<R: Resolve> Lookups<R> {
         // Another client may have begun the same lookup meanwhile. A lookup that still waits for a
         // place is not shared: it may wait long behind its client's other lookups.
         let running = {
-            let mut book = lock(&self.book);
+            let mut book = self.book.lock();
             match book.begun(name) {
                 Some(begun) => begun,
                 None => self.begin(&mut book, name, (places, charge)),
@@ -106,7 +107,7 @@ impl<R: Resolve> Lookups<R> {
 
     /// Waits for a place within the client's share, and for a place among all lookups.
     async fn place(&self, client: ClientId) -> Result<[OwnedSemaphorePermit; 2], DialError> {
-        let share = lock(&self.book).shares.of(client);
+        let share = self.book.lock().shares.of(client);
         let own = Arc::clone(&share).acquire_owned();
         let own = own.await.map_err(|_| DialError::Internal)?;
         let taken = LOOKUPS_OF_CLIENT - share.available_permits();
@@ -158,7 +159,7 @@ struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let mut book = lock(&self.book);
+        let mut book = self.book.lock();
         book.running.remove(&self.name);
         book.answers.note(&self.name, &self.answer, Instant::now());
     }
@@ -194,10 +195,6 @@ impl<R> fmt::Debug for Lookups<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookups").finish_non_exhaustive()
     }
-}
-
-fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
-    book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lookups of all clients at the same time; each occupies a thread.

@@ -6,12 +6,13 @@
 //! gateway sees their number and timing only.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use hawser_net::association::Token;
 use hawser_net::gateway::Gateway;
 use hawser_net::session::SessionHandle;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
@@ -92,7 +93,7 @@ impl MeetingPlace {
             _ = stream.read_u8() => {}
             _ = displaced => {}
         }
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         let is_this = |present: &Present| present.number == number;
         if hosts.present.get(&host).is_some_and(is_this) {
             hosts.present.remove(&host);
@@ -154,7 +155,7 @@ impl MeetingPlace {
     /// The counts of this moment.
     pub fn stats(&self) -> MeetingStats {
         MeetingStats {
-            hosts: self.lock().present.len() as u64,
+            hosts: self.hosts.lock().present.len() as u64,
             bytes_up: self.moved.up(),
             bytes_down: self.moved.down(),
         }
@@ -162,7 +163,12 @@ impl MeetingPlace {
 
     async fn open(&self, caller: ClientId, to: ClientId) -> Result<(Bonded, Place), DialError> {
         let permit = self.admit(caller)?;
-        let session = self.lock().present.get(&to).map(|it| it.session.clone());
+        let session = self
+            .hosts
+            .lock()
+            .present
+            .get(&to)
+            .map(|it| it.session.clone());
         let session = session.ok_or(DialError::HostUnreachable)?;
         let opening = Purpose::Meet(caller.to_bytes()).opening();
         // The caller must not learn whether the host is absent or does not know the caller.
@@ -193,7 +199,7 @@ impl MeetingPlace {
 
     fn enter(&self, host: ClientId, session: SessionHandle) -> (u64, oneshot::Receiver<()>) {
         let (_displaced, displaced) = oneshot::channel();
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         hosts.next += 1;
         let number = hosts.next;
         let present = Present {
@@ -203,10 +209,6 @@ impl MeetingPlace {
         };
         hosts.present.insert(host, present);
         (number, displaced)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Hosts> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Source: "The PROXY protocol", version 2, §2.2, by HAProxy.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// Returns the binary header for a TCP connection from `client` to `server`. Both addresses have
 /// one family on the wire: an IPv4 address beside an IPv6 one is sent in its mapped form.
@@ -17,7 +17,11 @@ pub(super) fn header(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
         }
         _ => {
             for address in [from, to] {
-                addresses.extend(mapped(address));
+                let address = match address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped(),
+                    IpAddr::V6(address) => address,
+                };
+                addresses.extend(address.octets());
             }
             TCP_OVER_IPV6
         }
@@ -29,14 +33,6 @@ pub(super) fn header(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     header.extend((addresses.len() as u16).to_be_bytes());
     header.extend(addresses);
     header
-}
-
-fn mapped(address: IpAddr) -> [u8; 16] {
-    let as_v6 = |it: Ipv4Addr| it.to_ipv6_mapped();
-    match address {
-        IpAddr::V4(address) => as_v6(address).octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
 }
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hawser_wire::dns::DnsQuestion;
+use parking_lot::Mutex;
 
 /// The names by which applications have asked for addresses lately, for display. Clones share them.
 ///
@@ -23,7 +24,7 @@ struct Known {
 impl KnownNames {
     /// Returns the last name that was asked for and leads to an address.
     pub fn name(&self, address: IpAddr) -> Option<Arc<str>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.names.get(&address).cloned()
     }
 
@@ -39,7 +40,7 @@ impl KnownNames {
             return;
         }
         let name: Arc<str> = question.name().into();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         for address in answer.addresses {
             known.add(address, &name);
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Places of queries that are being answered, and of connections that bring them.
@@ -81,7 +82,7 @@ impl<K: Copy + Ord> Places<K> {
     }
 
     fn take(&self, key: K, own: &RangeInclusive<K>, max_own: usize) -> Option<Place<K>> {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let is_full = taken.by_key.range(own.clone()).count() >= max_own;
         if is_full || taken.by_key.contains_key(&key) {
             return None;
@@ -118,16 +119,12 @@ impl<K: Copy + Ord> Place<K> {
 
 impl<K: Copy + Ord> Drop for Place<K> {
     fn drop(&mut self) {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         // Otherwise the place was lost, and another holder may have the key.
         if taken.by_age.remove(&self.age).is_some() {
             taken.by_key.remove(&self.key);
         }
     }
-}
-
-fn lock<K>(taken: &Mutex<Taken<K>>) -> MutexGuard<'_, Taken<K>> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Queries of all applications. Each takes one socket for the server that was asked, and some for
@@ -178,11 +175,11 @@ mod tests {
         // Its key is free, and its end takes no place from the next query.
         let again = ask(1);
         assert_eq!(oldest.keep(pending::<()>()).await, None);
-        assert_eq!(lock(&limits.questions.taken).by_key.len(), MAX_QUESTIONS);
+        assert_eq!(limits.questions.taken.lock().by_key.len(), MAX_QUESTIONS);
         assert_eq!(again.keep(ready(1)).await, Some(1));
         assert_eq!(newest.keep(ready(2)).await, Some(2));
         drop(all);
-        let taken = lock(&limits.questions.taken);
+        let taken = limits.questions.taken.lock();
         assert!(taken.by_key.is_empty() && taken.by_age.is_empty());
     }
 

@@ -1,11 +1,11 @@
 //! Answers to the sender of a packet that is not forwarded, in place of silence.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
 use hawser_tunnel::icmp::{clamp_segment_size, prohibited, too_big};
 use hawser_tunnel::packet::PacketView;
 use hawser_tunnel::reset;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::terms::Inner;
@@ -65,7 +65,7 @@ impl Answers {
 
     fn limited(&self, answer: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let answer = answer?;
-        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limit = self.limit.lock();
         let may = limit.take(ANSWERS_PER_SECOND, BURST, Instant::now());
         may.then_some(answer)
     }

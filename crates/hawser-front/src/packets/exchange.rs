@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use hawser_keys::store::OwnAddresses;
 use hawser_net::stream::{PacketLane, PacketSink};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
+use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -161,7 +162,7 @@ impl Exchange {
 
     /// Returns the networks of clients that have tunnels now, each with its client.
     pub fn owned(&self) -> BTreeMap<IpNet, ClientId> {
-        let tunnels = self.routes();
+        let tunnels = self.tunnels.read();
         let of_tunnel = |tunnel: &Arc<Tunnel>| {
             let own = tunnel.addresses.addresses().map(IpNet::from);
             let (hosts, client) = (tunnel.hosts.networks(), tunnel.client);
@@ -185,7 +186,8 @@ impl Exchange {
     /// its error. Packets of clients are dropped until this runs again.
     pub async fn run(&self, tun: Tun) -> std::io::Error {
         let tun = Arc::new(tun);
-        let _present = Present::begin(&self.device, &tun);
+        *self.device.write() = Some(Arc::clone(&tun));
+        let _present = Present(&self.device);
         match self.pass_down(&tun).await {
             Ok(never) => match never {},
             Err(error) => error,
@@ -235,7 +237,7 @@ impl Exchange {
             return Err(DialError::MalformedDestination);
         };
         let id = self.latest.fetch_add(1, Ordering::Relaxed);
-        let granted = self.pool().grant(Instant::now(), client, wish, id);
+        let granted = self.pool.lock().grant(Instant::now(), client, wish, id);
         let granted = match granted {
             Ok(granted) => granted,
             Err(error) => {
@@ -248,7 +250,7 @@ impl Exchange {
             (self.keep)(client, own);
         }
         let served = self.serve_at(client, granted, id, stream).await;
-        self.pool().release(Instant::now(), granted.number, id);
+        self.pool.lock().release(Instant::now(), granted.number, id);
         tracing::debug!(?client, ended = ?served, "tunnel ended");
         Ok(())
     }
@@ -283,7 +285,7 @@ impl Exchange {
         let own = Place::Client(granted.number);
         let places = [Some(own), granted.block.map(Place::Block)];
         {
-            let mut tunnels = self.routes_mut();
+            let mut tunnels = self.tunnels.write();
             // Of two concurrent tunnels, the later one gets the address.
             if tunnels.get(&own).is_some_and(|there| there.id > id) {
                 return Ok(());
@@ -303,7 +305,7 @@ impl Exchange {
             ended = tunnel.lane.receive(terms.of_client(), sink) => ended,
             () = tunnel.displaced.notified() => Ok(()),
         };
-        let mut tunnels = self.routes_mut();
+        let mut tunnels = self.tunnels.write();
         tunnels.retain(|_, there| there.id != id);
         ended
     }
@@ -377,43 +379,23 @@ impl Exchange {
 
     /// Returns the tunnel for packets to this address.
     fn tunnel_to(&self, address: IpAddr) -> Option<Arc<Tunnel>> {
-        let routes = self.routes();
+        let routes = self.tunnels.read();
         let mut places = self.networks.places(address);
         places.find_map(|place| routes.get(&place).cloned())
     }
 
     fn device(&self) -> Option<Arc<Tun>> {
-        let device = self.device.read().unwrap_or_else(PoisonError::into_inner);
+        let device = self.device.read();
         device.clone()
     }
-
-    fn pool(&self) -> MutexGuard<'_, AddressPool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn routes(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Place, Arc<Tunnel>>> {
-        self.tunnels.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn routes_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Place, Arc<Tunnel>>> {
-        self.tunnels.write().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Registers a device for as long as it lives.
+/// Removes the device when dropped.
 struct Present<'a>(&'a RwLock<Option<Arc<Tun>>>);
-
-impl<'a> Present<'a> {
-    fn begin(place: &'a RwLock<Option<Arc<Tun>>>, tun: &Arc<Tun>) -> Self {
-        let mut device = place.write().unwrap_or_else(PoisonError::into_inner);
-        *device = Some(Arc::clone(tun));
-        Self(place)
-    }
-}
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.write() = None;
     }
 }
 

@@ -6,11 +6,11 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 
 /// The hosts that may begin flows to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Inbound {
         let Some(begun) = &self.begun else {
             return;
         };
-        let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = begun.lock();
         for packet in packets {
             let flow = PacketView::parse(packet).ok().and_then(|it| sent(&it));
             if let Some(flow) = flow {
@@ -58,7 +58,7 @@ impl Inbound {
     pub(super) fn retain(&self, packets: &mut Vec<Bytes>) -> u64 {
         let before = packets.len();
         let begun = self.begun.as_ref();
-        let mut begun = begun.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut begun = begun.map(|it| it.lock());
         packets.retain(|packet| {
             let Ok(view) = PacketView::parse(packet) else {
                 return false;

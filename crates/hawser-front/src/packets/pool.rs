@@ -172,7 +172,12 @@ impl AddressPool {
             .before
             .addresses()
             .find_map(|it| self.networks.number(it));
-        let before = before.filter(|number| self.is_for(*number, client, wish.is_permanent));
+        let before = before.filter(|number| {
+            let lease = self.leases.get(number);
+            (FIRST..=self.networks.last_free()).contains(number)
+                && lease.is_none_or(|lease| lease.client == client && !wish.is_permanent)
+                && !self.permanent.contains_key(number)
+        });
         let wanted = known.or(before);
         let has_it = |number| self.leases.contains_key(&number);
         let own = self.leases.values().filter(|lease| lease.client == client);
@@ -234,14 +239,6 @@ impl AddressPool {
         owners
             .find(|(_, owner)| **owner == client)
             .map(|(number, _)| *number)
-    }
-
-    /// True if `client` may have this number again.
-    fn is_for(&self, number: u32, client: ClientId, permanently: bool) -> bool {
-        let lease = self.leases.get(&number);
-        (FIRST..=self.networks.last_free()).contains(&number)
-            && lease.is_none_or(|lease| lease.client == client && !permanently)
-            && !self.permanent.contains_key(&number)
     }
 
     /// Returns the number that was free for longest, more or less.

@@ -239,7 +239,9 @@ async fn up(device: &Device, lane: &PacketLane, names: &Arc<NameStub>) -> std::i
                 return false;
             }
             if let Some(answer) = answers.at_client(&view, terms.mtu) {
-                hand_over(tun, &answer);
+                if let Err(error) = tun.write(&answer) {
+                    tracing::trace!(%error, "device did not take a packet");
+                }
                 return false;
             }
             if let Some(fitting) = fitted(&view, terms.mtu) {

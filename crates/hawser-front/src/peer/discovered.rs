@@ -17,7 +17,7 @@ mod way;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -26,6 +26,7 @@ use hawser_keys::store::PinStore;
 use hawser_net::client::Client;
 use hawser_policy::RuleSet;
 use hawser_wire::Heard;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -167,7 +168,7 @@ impl DiscoveredServers {
 
     /// Returns the servers with Hawser that connections reach without a session, and the reasons.
     pub fn not_bonded(&self) -> Vec<NotBonded> {
-        self.shared.lock().problems()
+        self.shared.servers.lock().problems()
     }
 
     /// Ends all sessions in order, within `patience`.
@@ -194,7 +195,7 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         if shared.is_required(pin) {
             return Some(shared.only_way(pin, found, origin));
         }
-        if found != Some(pin.key) || shared.lock().is_set_aside(at, Instant::now()) {
+        if found != Some(pin.key) || shared.servers.lock().is_set_aside(at, Instant::now()) {
             return None;
         }
         let way = running.or_else(|| shared.pool.way(far(pin), || shared.start(pin)))?;
@@ -243,7 +244,10 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
     }
 
     fn note_overtaken(&self, at: SocketAddr) {
-        self.shared.lock().set_aside(at, ASIDE, Instant::now());
+        self.shared
+            .servers
+            .lock()
+            .set_aside(at, ASIDE, Instant::now());
     }
 }
 
@@ -270,7 +274,7 @@ async fn follow(shared: Arc<Shared>, mut heard: Option<mpsc::Receiver<Heard>>) {
                     return;
                 }
                 let keys = Arc::clone(&found.borrow_and_update());
-                let asked = shared.lock().asked(Instant::now());
+                let asked = shared.servers.lock().asked(Instant::now());
                 let key = |at: &SocketAddr| keys.get(&at.ip()).copied();
                 for (at, key) in asked.iter().filter_map(|at| Some((*at, key(at)?))) {
                     tokio::spawn(meet(Arc::clone(&shared), at, key));
@@ -290,14 +294,14 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
     let pin = shared.pin(at);
     let Some(offer) = heard.offer else {
         // Servers found by a probe may never make an offer, and a running session proves more.
-        let had_it = shared.lock().has_offered(at);
+        let had_it = shared.servers.lock().has_offered(at);
         let runs = |pin| shared.pool.running(far(pin)).is_some();
         if had_it && pin.is_some_and(|pin| !runs(pin)) {
             shared.tell(at, Problem::NotOffered);
         }
         return;
     };
-    shared.lock().note_offer(at, offer.key_hint);
+    shared.servers.lock().note_offer(at, offer.key_hint);
     // Check the hint before a session begins.
     if let (Some(pin), Some(hint)) = (pin, offer.key_hint)
         && pin.key.hint() != hint
@@ -305,7 +309,7 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
         return shared.tell(at, Problem::OtherHint);
     }
     // The handshakes of connections that Hawser does not handle are heard, too.
-    let is_wanted = shared.lock().is_asked(at, Instant::now());
+    let is_wanted = shared.servers.lock().is_asked(at, Instant::now());
     if is_wanted {
         shared.look_for(at);
     }

@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_keys::identity::PublicKey;
 use hawser_seal::TlsProbe;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -72,7 +73,7 @@ impl PeerFinder {
     /// waits.
     pub fn ask(&self, address: IpAddr) -> Option<PublicKey> {
         let (address, now) = (address.to_canonical(), Instant::now());
-        let mut cache = self.shared.lock();
+        let mut cache = self.shared.cache.lock();
         let (peer, is_due) = cache.ask(address, now);
         // If too many probes wait already, the next connection asks again.
         if is_due
@@ -86,7 +87,7 @@ impl PeerFinder {
 
     /// Returns the peer at `address`, if one is known.
     pub fn known(&self, address: IpAddr) -> Option<PublicKey> {
-        let cache = self.shared.lock();
+        let cache = self.shared.cache.lock();
         cache.ask(address.to_canonical(), Instant::now()).0
     }
 
@@ -107,7 +108,7 @@ impl PeerFinder {
 impl Shared {
     fn change(&self, act: impl FnOnce(&mut Cache, Instant)) {
         let now = Instant::now();
-        let mut cache = self.lock();
+        let mut cache = self.cache.lock();
         act(&mut cache, now);
         let peers = cache.peers(now);
         self.found.send_if_modified(|found| {
@@ -117,10 +118,6 @@ impl Shared {
             }
             differs
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hawser_keys::identity::PublicKey;
+use parking_lot::Mutex;
 
 /// Addresses at which a peer that this machine has enrolled with has carried a connection.
 ///
@@ -39,7 +40,7 @@ pub(super) struct Probe<'a> {
 
 impl Drop for Probe<'_> {
     fn drop(&mut self) {
-        if let Some(held) = self.held.lock().get_mut(&self.address) {
+        if let Some(held) = self.held.held.lock().get_mut(&self.address) {
             held.is_probed = false;
         }
     }
@@ -76,7 +77,7 @@ impl HeldPeers {
     /// Returns the addresses with a peer that did not answer the last connection, those peers, and
     /// the outcome of the connection.
     pub fn silent(&self) -> Vec<(IpAddr, PublicKey, Passed)> {
-        let held = self.lock();
+        let held = self.held.lock();
         let silent = held
             .iter()
             .filter_map(|(address, it)| Some((*address, it.peer, it.passed?)));
@@ -85,18 +86,18 @@ impl HeldPeers {
 
     /// Whether no address is held.
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.held.lock().is_empty()
     }
 
     /// Returns the peer for which an address is held.
     pub(super) fn peer(&self, address: IpAddr) -> Option<PublicKey> {
         let address = address.to_canonical();
-        let peer = self.lock().get(&address)?.peer;
+        let peer = self.held.lock().get(&address)?.peer;
         if (self.known)().contains(&peer) {
             return Some(peer);
         }
         // The user has removed this peer.
-        self.lock().remove(&address);
+        self.held.lock().remove(&address);
         None
     }
 
@@ -104,7 +105,7 @@ impl HeldPeers {
     /// another connection waits.
     pub(super) fn probe(&self, address: IpAddr) -> Option<Probe<'_>> {
         let address = address.to_canonical();
-        if let Some(held) = self.lock().get_mut(&address)
+        if let Some(held) = self.held.lock().get_mut(&address)
             && held.passed.is_some()
             && std::mem::replace(&mut held.is_probed, true)
         {
@@ -119,7 +120,7 @@ impl HeldPeers {
     /// Records that the peer has carried a connection to an address.
     pub(super) fn note_carried(&self, address: IpAddr, peer: PublicKey) {
         let address = address.to_canonical();
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         if held.len() >= MAX_HELD && !held.contains_key(&address) {
             return;
         }
@@ -136,7 +137,7 @@ impl HeldPeers {
 
     /// Records that the peer itself refuses connections to an address.
     pub(super) fn note_refusal(&self, address: IpAddr) {
-        if let Some(Held { peer, .. }) = self.lock().remove(&address.to_canonical()) {
+        if let Some(Held { peer, .. }) = self.held.lock().remove(&address.to_canonical()) {
             tracing::info!(%address, %peer,
                 "peer refuses connections to its address, using a link");
         }
@@ -149,7 +150,7 @@ impl HeldPeers {
         } else {
             Passed::Refused
         };
-        if let Some(held) = self.lock().get_mut(&address.to_canonical()) {
+        if let Some(held) = self.held.lock().get_mut(&address.to_canonical()) {
             let peer = held.peer;
             match (held.passed.replace(passed), passed) {
                 (Some(_), _) => {}
@@ -170,10 +171,6 @@ impl HeldPeers {
             addresses.retain(|address| self.peer(*address).is_none());
         }
         addresses
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,7 +196,7 @@ mod tests {
         let peer = Identity::from_seed([7; 32]).public();
         let enrolled = Arc::new(Mutex::new(vec![peer]));
         let known = Arc::clone(&enrolled);
-        let held = HeldPeers::new(move || known.lock().unwrap().clone(), false);
+        let held = HeldPeers::new(move || known.lock().clone(), false);
         let (there, other) = (IpAddr::from([9, 9, 9, 9]), IpAddr::from([9, 9, 9, 10]));
         assert_eq!(held.free(vec![there, other]), [there, other]);
         held.note_carried(there, peer);
@@ -213,7 +210,7 @@ mod tests {
         held.note_refusal(there);
         assert_eq!(held.free(vec![there]), [there]);
         held.note_carried(there, peer);
-        enrolled.lock().unwrap().clear();
+        enrolled.lock().clear();
         assert_eq!(held.free(vec![there]), [there]);
         assert!(held.is_empty());
     }

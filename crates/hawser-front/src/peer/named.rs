@@ -15,7 +15,7 @@ use hawser_net::client::Client;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::ticks::Ticks;
 use hawser_sip::agent::CallEvent;
-use hawser_types::{Host, HostNameAt};
+use hawser_types::Host;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -283,34 +283,34 @@ async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
                 tracing::debug!(%name, ?candidates, "received the addresses of a host");
                 shared.reached(&peer.name, reachable(&candidates));
                 if has_called {
-                    tokio::spawn(call_back(Arc::clone(&shared), peer.name));
+                    let (shared, name) = (Arc::clone(&shared), peer.name);
+                    // Perhaps only this direction works.
+                    tokio::spawn(async move {
+                        sleep(CALL_BACK_AFTER).await;
+                        if shared.way(&name).is_none() {
+                            tracing::info!(%name, "connecting to a host that has called but does \
+                                not connect");
+                            shared.start_client(&name);
+                        }
+                    });
                 }
             }
             CallEvent::Ended { name, problem } => {
                 if let Some(peer) = shared.book.called(&name) {
                     tracing::debug!(%name, ?problem, "call ended");
                     let pause = shared.ended(&peer.name, problem.map(|it| it.to_string()));
-                    tokio::spawn(call_again(Arc::clone(&shared), peer.name, pause));
+                    let (shared, name) = (Arc::clone(&shared), peer.name);
+                    // A continuing session needs a call, in which both hosts announce new
+                    // addresses.
+                    tokio::spawn(async move {
+                        sleep(pause).await;
+                        if shared.way(&name).is_some() {
+                            shared.call(&name);
+                        }
+                    });
                 }
             }
         }
-    }
-}
-
-/// Connects to a host that has called but does not connect: perhaps only this direction works.
-async fn call_back(shared: Arc<Shared>, name: HostNameAt) {
-    sleep(CALL_BACK_AFTER).await;
-    if shared.way(&name).is_none() {
-        tracing::info!(%name, "connecting to a host that has called but does not connect");
-        shared.start_client(&name);
-    }
-}
-
-/// Calls again: a continuing session needs a call, in which both hosts announce new addresses.
-async fn call_again(shared: Arc<Shared>, name: HostNameAt, pause: Duration) {
-    sleep(pause).await;
-    if shared.way(&name).is_some() {
-        shared.call(&name);
     }
 }
 

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::destination::HostName;
@@ -34,7 +35,7 @@ impl<R: Resolve + Clone> Names<R> {
 
     /// Records that a connection to `name` has ended up at `address`.
     pub(super) fn note(&self, name: &HostName, address: IpAddr) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if known.len() >= MAX_NAMES && !known.contains_key(name) {
             known.clear();
         }
@@ -49,7 +50,7 @@ impl<R: Resolve + Clone> Names<R> {
     /// Returns the address of `name`. An entry older than `ASK_AFTER` is looked up again in the
     /// background; one older than `FORGET_AFTER` is forgotten. Never waits.
     pub(super) fn address(&self, name: &HostName) -> Option<IpAddr> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let led = known.get_mut(name)?;
         let age = led.seen.elapsed();
         if age > FORGET_AFTER {
@@ -77,17 +78,13 @@ async fn ask(
     let found = timeout(PATIENCE, resolver.resolve(name)).await;
     let found = found.unwrap_or(Ok(Vec::new())).unwrap_or_default();
     let leads = found.iter().any(|one| one.to_canonical() == address);
-    let mut known = lock(known);
+    let mut known = known.lock();
     match known.get_mut(name) {
         Some(led) if leads => (led.seen, led.asking) = (Instant::now(), false),
         _ => {
             known.remove(name);
         }
     }
-}
-
-fn lock(known: &Mutex<BTreeMap<HostName, Led>>) -> MutexGuard<'_, BTreeMap<HostName, Led>> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Typical lifetime (TTL) that name servers ask for.
@@ -107,7 +104,7 @@ mod tests {
 
     impl Resolve for Always {
         async fn resolve(&self, _: &HostName) -> Result<Vec<IpAddr>, DialError> {
-            Ok(vec![*self.0.lock().unwrap()])
+            Ok(vec![*self.0.lock()])
         }
     }
 
@@ -124,7 +121,7 @@ mod tests {
             assert_eq!(names.address(&name), Some(old));
             tokio::task::yield_now().await;
         }
-        *server.lock().unwrap() = new;
+        *server.lock() = new;
         tokio::time::advance(ASK_AFTER + Duration::from_secs(1)).await;
         assert_eq!(names.address(&name), Some(old));
         tokio::task::yield_now().await;
@@ -142,6 +139,6 @@ mod tests {
         for n in 0..3 * MAX_NAMES {
             names.note(&name(n), address);
         }
-        assert!(lock(&names.known).len() <= MAX_NAMES);
+        assert!(names.known.lock().len() <= MAX_NAMES);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hawser_net::client::Client;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::bonded::BondDialer;
@@ -64,12 +65,12 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
 
     /// Returns whether there is a session with `far`, even one that is only being made.
     pub(super) fn has(&self, far: &K) -> bool {
-        self.shared.lock().contains_key(far)
+        self.shared.open.lock().contains_key(far)
     }
 
     /// As [`Self::way`], but begins no session.
     pub(super) fn running(&self, far: K) -> Option<BondDialer> {
-        let is_there = self.shared.lock().contains_key(&far);
+        let is_there = self.shared.open.lock().contains_key(&far);
         is_there.then(|| self.way(far, || None)).flatten()
     }
 
@@ -80,7 +81,7 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         is_wanted: impl FnOnce(&Client) -> bool,
     ) -> Option<Arc<Client>> {
         let now = Instant::now();
-        let mut open = self.shared.lock();
+        let mut open = self.shared.open.lock();
         if !open.contains_key(&far) {
             make_room(&mut open)?;
             open.insert(far, Session::new(start()?, now));
@@ -93,7 +94,7 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
     /// Dials over the session with `far` if it runs, or has just begun on an existing connection. A
     /// session that still waits for a connection of its own may never get one.
     pub(super) fn hopeful(&self, far: K) -> Option<BondDialer> {
-        hopeful(&mut self.shared.lock(), far, Instant::now())
+        hopeful(&mut self.shared.open.lock(), far, Instant::now())
     }
 
     /// Dials over a session that `start` begins on an existing connection. The new session replaces
@@ -104,7 +105,7 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         start: impl FnOnce() -> Option<Arc<Client>>,
     ) -> Option<BondDialer> {
         let now = Instant::now();
-        let mut open = self.shared.lock();
+        let mut open = self.shared.open.lock();
         if let Some(there) = hopeful(&mut open, far, now) {
             return Some(there);
         }
@@ -121,20 +122,20 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
 
     /// Returns whether one more session could be begun now.
     pub(super) fn has_room(&self) -> bool {
-        let open = self.shared.lock();
+        let open = self.shared.open.lock();
         open.len() < MAX_SESSIONS || open.values().any(|session| !session.is_used())
     }
 
     /// Returns the clients.
     pub(super) fn clients(&self) -> BTreeMap<K, Arc<Client>> {
-        let open = self.shared.lock();
+        let open = self.shared.open.lock();
         let client = |(far, session): (&K, &Session)| (*far, Arc::clone(&session.client));
         open.iter().map(client).collect()
     }
 
     /// Ends the session with `far`, if there is one, because it is of no use.
     pub(super) fn give_up(&self, far: K) {
-        let given_up = self.shared.lock().remove(&far);
+        let given_up = self.shared.open.lock().remove(&far);
         given_up.into_iter().for_each(Session::close);
     }
 
@@ -150,7 +151,7 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
 
     /// Ends all sessions in order, within `patience`.
     pub(super) async fn close(&self, patience: Duration) {
-        let open = std::mem::take(&mut *self.shared.lock());
+        let open = std::mem::take(&mut *self.shared.open.lock());
         let closing = open.values().map(|session| session.client.close(patience));
         futures_util::future::join_all(closing).await;
     }
@@ -172,10 +173,6 @@ impl Session {
         }
     }
 
-    fn is_hopeful(&self, now: Instant) -> bool {
-        self.client.is_admitted() || self.hopeful_until.is_some_and(|until| now < until)
-    }
-
     /// True if a stream lives in it, or one is being opened.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.client) > 1
@@ -186,14 +183,11 @@ impl Session {
     }
 }
 
-impl<K> Shared<K> {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Session>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 fn hopeful<K: Ord>(open: &mut BTreeMap<K, Session>, far: K, now: Instant) -> Option<BondDialer> {
-    let session = open.get_mut(&far).filter(|it| it.is_hopeful(now))?;
+    let is_hopeful = |it: &&mut Session| {
+        it.client.is_admitted() || it.hopeful_until.is_some_and(|until| now < until)
+    };
+    let session = open.get_mut(&far).filter(is_hopeful)?;
     session.used = now;
     Some(BondDialer::new(Arc::clone(&session.client)))
 }
@@ -217,7 +211,7 @@ async fn close_idle<K: Copy + Ord>(shared: Weak<Shared<K>>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        let mut open = shared.lock();
+        let mut open = shared.open.lock();
         let is_idle = |session: &Session| !session.is_used() && session.used.elapsed() > IDLE_AFTER;
         let idle = open.iter().filter(|(_, session)| is_idle(session));
         let idle: Vec<K> = idle.map(|(far, _)| *far).collect();

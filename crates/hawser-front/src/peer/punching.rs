@@ -13,7 +13,7 @@ mod targets;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_keys::host_port::HostPort;
@@ -21,6 +21,7 @@ use hawser_keys::identity::PublicKey;
 use hawser_link::links::{Link, networks_on_links};
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
+use parking_lot::Mutex;
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
@@ -111,8 +112,13 @@ impl Punching {
     /// Lets the associations of the host with this key find this host's door, until its stream
     /// ends or it opens another one.
     pub(super) fn answer(self: &Arc<Self>, peer: PublicKey, stream: Bonded) {
-        let mut callers = self.callers();
-        callers.retain(|key, it| *key == peer || it.is_busy() || it.has_history());
+        let mut callers = self.callers.lock();
+        callers.retain(|key, it| {
+            let is_busy = it.task.as_ref().is_some_and(|task| !task.is_finished());
+            // It has named no addresses lately.
+            let is_idle = it.targets.lock().is_idle(Instant::now());
+            *key == peer || is_busy || !is_idle
+        });
         let caller = callers.entry(peer).or_default();
         let targets = Arc::clone(&caller.targets);
         let task = tokio::spawn(Arc::clone(self).serve(stream, targets));
@@ -152,21 +158,6 @@ impl Punching {
             // The NAT may have removed its mappings by the next time.
             self.door_seen.send_replace(Vec::new());
         }
-    }
-
-    fn callers(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Caller>> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Caller {
-    fn is_busy(&self) -> bool {
-        self.task.as_ref().is_some_and(|task| !task.is_finished())
-    }
-
-    /// Returns whether the caller has named addresses lately.
-    fn has_history(&self) -> bool {
-        !lock(&self.targets).is_idle(Instant::now())
     }
 }
 
@@ -225,7 +216,7 @@ async fn hear(
         };
         let may_be = |address: &SocketAddr| may_be_sent_to(*address, &near);
         let named: Vec<SocketAddr> = named.into_iter().filter(may_be).collect();
-        let targets = lock(targets).choose(Instant::now(), &named);
+        let targets = targets.lock().choose(Instant::now(), &named);
         if !targets.is_empty() {
             tracing::debug!(?targets, "received the UDP addresses of the other host");
             reached(targets);
@@ -247,10 +238,6 @@ async fn knock(door: &dyn Sockets, mut named: watch::Receiver<Vec<SocketAddr>>) 
         let _ = timeout(pause_after(turn), named.changed()).await;
         turn += 1;
     }
-}
-
-fn lock(targets: &Mutex<Targets>) -> MutexGuard<'_, Targets> {
-    targets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The other host may accept later what its limits exclude now.

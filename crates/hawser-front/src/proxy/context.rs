@@ -1,8 +1,9 @@
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, warn};
@@ -77,7 +78,7 @@ impl<D> Context<D> {
         let Some(asker) = self.elsewhere else {
             return check();
         };
-        let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guesses = self.guesses.lock();
         let now = Instant::now();
         if !guesses.admits(now, asker) {
             debug!(%asker, "too many wrong passwords, refusing all for ten seconds");

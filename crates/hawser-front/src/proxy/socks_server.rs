@@ -44,7 +44,12 @@ pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
         }
         Ok(Request::Associate(sender)) => {
             match UdpAssociation::open(context, ends, &sender).await {
-                Ok(association) => return associate(client, association, context).await,
+                Ok(association) => {
+                    context.counters.socks5.fetch_add(1, Ordering::Relaxed);
+                    answer(&mut client, &association.reply()).await?;
+                    association.run(&mut client).await;
+                    return Ok(());
+                }
                 Err(failure) => failure,
             }
         }
@@ -88,18 +93,6 @@ async fn greet<C: ByteStream, D>(
     }
     answer_last(client, &socks5::login_reply(false)).await;
     Err(Fault::Malformed(Malformed::Password))
-}
-
-/// Forwards a client's datagrams until it ends the connection.
-async fn associate<C: ByteStream, D>(
-    mut client: C,
-    association: UdpAssociation<'_>,
-    context: &Context<D>,
-) -> Result<(), Fault> {
-    context.counters.socks5.fetch_add(1, Ordering::Relaxed);
-    answer(&mut client, &association.reply()).await?;
-    association.run(&mut client).await;
-    Ok(())
 }
 
 pub(super) async fn serve_4<C: ByteStream, D: Dialer>(

@@ -98,7 +98,7 @@ impl<'a> UdpAssociation<'a> {
     /// Ready when the association can't go on.
     fn poll_carry(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         for _ in 0..MAX_ROUNDS {
-            let up = match self.poll_up(cx) {
+            let up = match with_buffer(|memory| self.poll_up(cx, memory)) {
                 Poll::Ready(Err(error)) => {
                     debug!(%error, "a client's udp port failed");
                     return Poll::Ready(());
@@ -107,7 +107,7 @@ impl<'a> UdpAssociation<'a> {
                 Poll::Pending => false,
             };
             // After sending: receiving completes work that sending has begun.
-            let down = self.poll_down(cx).is_ready();
+            let down = with_buffer(|memory| self.poll_down(cx, memory)).is_ready();
             if !up && !down {
                 return Poll::Pending;
             }
@@ -118,11 +118,7 @@ impl<'a> UdpAssociation<'a> {
     }
 
     /// Takes one datagram from the client.
-    fn poll_up(&mut self, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
-        with_buffer(|memory| self.poll_up_into(cx, memory))
-    }
-
-    fn poll_up_into(
+    fn poll_up(
         &mut self,
         cx: &mut TaskContext<'_>,
         memory: &mut [u8],
@@ -152,11 +148,7 @@ impl<'a> UdpAssociation<'a> {
     }
 
     /// Sends one datagram to the client.
-    fn poll_down(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        with_buffer(|memory| self.poll_down_into(cx, memory))
-    }
-
-    fn poll_down_into(&mut self, cx: &mut TaskContext<'_>, memory: &mut [u8]) -> Poll<()> {
+    fn poll_down(&mut self, cx: &mut TaskContext<'_>, memory: &mut [u8]) -> Poll<()> {
         let Some((room, payload)) = memory.split_first_chunk_mut() else {
             return Poll::Pending;
         };

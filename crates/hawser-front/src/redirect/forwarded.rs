@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hawser_link::links::OwnAddresses;
+use parking_lot::Mutex;
 
 use super::{Lookup, Redirected};
 use crate::connection::Origin;
@@ -40,7 +41,7 @@ impl Forwarded {
     }
 
     fn place(&self, host: IpAddr) -> Option<HostPlace> {
-        let mut hosts = lock(&self.hosts);
+        let mut hosts = self.hosts.lock();
         let open = hosts.entry(host).or_default();
         if *open >= MAX_OF_HOST {
             tracing::debug!(%host, "refusing a connection: too many of this host");
@@ -77,17 +78,13 @@ impl Lookup for Forwarded {
 
 impl Drop for HostPlace {
     fn drop(&mut self) {
-        let mut hosts = lock(&self.hosts);
+        let mut hosts = self.hosts.lock();
         let open = hosts.entry(self.host).or_default();
         *open = open.saturating_sub(1);
         if *open == 0 {
             hosts.remove(&self.host);
         }
     }
-}
-
-fn lock(hosts: &Hosts) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
-    hosts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A quarter of the connections that the ports accept from all hosts together.
@@ -133,6 +130,6 @@ mod tests {
         assert!(take("192.168.1.8:1").is_some());
         drop(flood);
         assert!(take("192.168.1.7:1").is_some());
-        assert!(lock(&forwarded.hosts).is_empty());
+        assert!(forwarded.hosts.lock().is_empty());
     }
 }

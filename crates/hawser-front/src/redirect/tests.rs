@@ -1,7 +1,7 @@
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use hawser_skip::ClosedPort;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -26,7 +26,7 @@ async fn start(dialer: impl Dialer) -> Running {
     let table = Table::default();
     let lookup = {
         let table = Arc::clone(&table);
-        move |peer: SocketAddr| table.lock().unwrap().remove(&peer.port())
+        move |peer: SocketAddr| table.lock().remove(&peer.port())
     };
     let server = RedirectServer::bind(Arc::new(dialer), lookup)
         .await
@@ -50,7 +50,7 @@ impl Running {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = socket.local_addr().unwrap().port();
-        self.table.lock().unwrap().insert(port, destination);
+        self.table.lock().insert(port, destination);
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, self.v4));
         socket.connect(to).await.unwrap()
     }
@@ -168,7 +168,7 @@ impl Dialer for Never {
 
     async fn dial(&self, _: &Destination) -> Result<TcpStream, DialError> {
         let (held, given_up) = oneshot::channel();
-        let asked = self.0.lock().unwrap().take().unwrap();
+        let asked = self.0.lock().take().unwrap();
         asked.send(held).unwrap();
         let _ = given_up.await;
         Err(DialError::Aborted)

@@ -120,10 +120,13 @@ impl Places {
             ..place.clone()
         });
         let now = candidates(&places.collect::<Vec<_>>(), self.port);
+        let share = |it: &Candidate| it.share.map_or(0, |share| share.thousandths());
         let is_same = now.len() == self.told.len()
             && now.iter().all(|candidate| {
                 let known = self.told.iter().find(|it| it.address == candidate.address);
-                known.is_some_and(|known| is_alike(known, candidate))
+                known.is_some_and(|known| {
+                    known.kind == candidate.kind && share(known).abs_diff(share(candidate)) < MUCH
+                })
             });
         if is_same {
             return None;
@@ -131,11 +134,6 @@ impl Places {
         self.told.clone_from(&now);
         Some(now)
     }
-}
-
-fn is_alike(known: &Candidate, now: &Candidate) -> bool {
-    let share = |it: &Candidate| it.share.map_or(0, |share| share.thousandths());
-    known.kind == now.kind && share(known).abs_diff(share(now)) < MUCH
 }
 
 const MAX_WAITING: usize = 64;

@@ -165,7 +165,11 @@ impl Direction {
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(writer_broke(error))),
                 Poll::Pending => {
-                    self.shrink();
+                    // The copy frees the memory of which the held bytes are a small part.
+                    if self.held.len() <= self.memory / 4 {
+                        self.held = Bytes::copy_from_slice(&self.held);
+                        self.memory = self.held.len();
+                    }
                     self.charge.note(ByteCount::from(self.memory));
                     return Poll::Pending;
                 }
@@ -181,14 +185,6 @@ impl Direction {
     fn room(&self) -> usize {
         let room = self.charge.room().as_u64();
         usize::try_from(room).unwrap_or(usize::MAX).max(LEAST_READ)
-    }
-
-    /// Copies held bytes that are a small part of their memory, which is then free for other uses.
-    fn shrink(&mut self) {
-        if self.held.len() <= self.memory / 4 {
-            self.held = Bytes::copy_from_slice(&self.held);
-            self.memory = self.held.len();
-        }
     }
 
     fn poll_flush<W: ByteStream>(

@@ -1,7 +1,8 @@
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -254,7 +255,7 @@ impl ByteStream for Memory {
     ) -> Poll<io::Result<usize>> {
         let taken = bytes.split_to(bytes.len());
         let length = taken.len();
-        self.kept.lock().unwrap().push(taken);
+        self.kept.lock().push(taken);
         Poll::Ready(Ok(length))
     }
 
@@ -316,7 +317,7 @@ async fn no_more_is_read_than_the_writer_has_room_for() {
         let (options, counters) = (RelayOptions::default(), RelayCounters::default());
         let (near, far) = (dialed(near), dialed(far));
         relay(near.into(), far.into(), &options, &counters).await;
-        let kept = kept.lock().unwrap();
+        let kept = kept.lock();
         assert_eq!(kept.iter().map(Bytes::len).sum::<usize>(), 1_000_000);
         assert_eq!(kept.iter().map(Bytes::len).max(), Some(largest));
     }
@@ -335,7 +336,7 @@ async fn a_slice_that_was_read_is_handed_over_and_not_copied() {
     let (near, far) = (dialed(near), dialed(far));
     let report = relay(near.into(), far.into(), &options, &counters).await;
     assert_eq!((report.up.as_u64(), report.end), (50_000, RelayEnd::Closed));
-    let kept = kept.lock().unwrap();
+    let kept = kept.lock();
     assert_eq!(kept.len(), 1);
     assert_eq!((kept[0].as_ptr(), kept[0].len()), (slice.as_ptr(), 50_000));
 }

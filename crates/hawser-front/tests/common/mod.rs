@@ -5,7 +5,7 @@ pub(crate) mod http;
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_front::connect::connect_tcp;
@@ -16,6 +16,7 @@ use hawser_keys::host_port::HostPort;
 use hawser_keys::identity::{Identity, PublicKey};
 use hawser_link::links::Link;
 use hawser_net::client::{Client, ClientConfig};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -43,7 +44,7 @@ impl Dialer for FakeDialer {
     type Stream = TcpStream;
 
     async fn dial(&self, destination: &Destination) -> Result<TcpStream, DialError> {
-        self.dialed.lock().unwrap().push(destination.to_string());
+        self.dialed.lock().push(destination.to_string());
         self.gate.acquire().await.unwrap().forget();
         let address = match &destination.host {
             Host::Ip(address) => *address,
@@ -108,7 +109,7 @@ impl Proxy {
     }
 
     pub(crate) fn dialed(&self) -> Vec<String> {
-        self.dialer.dialed.lock().unwrap().clone()
+        self.dialer.dialed.lock().clone()
     }
 
     /// Waits until the counters satisfy `condition`.

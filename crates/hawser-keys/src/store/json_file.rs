@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,7 @@ pub(super) trait Stored: Clone + Default + PartialEq + Serialize + DeserializeOw
 pub(super) struct JsonFile<T> {
     file: StateFile,
     path: PathBuf,
+    /// Only ever replaced whole, so that it is valid after a panic of another thread.
     cached: Mutex<Cached<T>>,
 }
 
@@ -80,12 +81,12 @@ impl<T: Stored> JsonFile<T> {
 
     /// Reads the value as it was last loaded.
     pub(super) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.cached().value)
+        look(&self.cached.lock().value)
     }
 
     /// Reads the file again if it was replaced; returns whether it was.
     pub(super) fn reload_if_changed(&self) -> Result<bool, StoreError> {
-        let mut cached = self.cached();
+        let mut cached = self.cached.lock();
         let changed = self.is_changed(&cached)?;
         if changed {
             let loaded = load(&self.path);
@@ -118,7 +119,7 @@ impl<T: Stored> JsonFile<T> {
             // Reloads even after a failure: the file may have been replaced before it, and memory
             // must match what a restart would find.
             let written = load(&self.path)?;
-            *self.cached() = written;
+            *self.cached.lock() = written;
             outcome?;
         }
         Ok(result)
@@ -138,11 +139,6 @@ impl<T: Stored> JsonFile<T> {
             Err(e) => return Err(FileError::io("look at", &self.path, e).into()),
         };
         Ok(now.as_ref() != cached.stamp.as_ref().map(|stamp| &stamp.identity))
-    }
-
-    /// A panic of another thread leaves the value valid: it is only ever replaced whole.
-    fn cached(&self) -> MutexGuard<'_, Cached<T>> {
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

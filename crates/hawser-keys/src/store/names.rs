@@ -1,8 +1,7 @@
 //! The hosts that this host knows by name, and the key of each name.
 
-use std::sync::{Mutex, PoisonError};
-
 use hawser_types::{HostName, HostNameAt};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
@@ -183,7 +182,7 @@ impl NameStore {
     pub fn refresh(&self) {
         let problem = self.file.reload_if_changed().err();
         let problem = problem.map(|error| error.to_string());
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if *told == problem {
             return;
         }

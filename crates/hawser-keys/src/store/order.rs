@@ -1,8 +1,8 @@
 //! Version numbers of hosts' descriptions, kept over restarts.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
@@ -20,6 +20,7 @@ use crate::identity::PublicKey;
 #[derive(Debug)]
 pub struct OrderStore {
     file: JsonFile<State>,
+    /// Each is only ever replaced whole, so that they are valid after a panic of another thread.
     newest: Mutex<BTreeMap<PublicKey, Newest>>,
 }
 
@@ -50,7 +51,7 @@ impl OrderStore {
     /// Returns session and version of the newest description of a host; `None` if the host was
     /// removed from the book and added again since.
     pub fn newest(&self, peer: &NamedPeer) -> Option<(u64, u64)> {
-        let newest = self.lock();
+        let newest = self.newest.lock();
         let it = newest.get(&peer.key?)?;
         (it.added == peer.added).then_some((it.session, it.version))
     }
@@ -70,14 +71,14 @@ impl OrderStore {
             version,
             later: LaterFields::default(),
         };
-        self.lock().insert(key, it);
+        self.newest.lock().insert(key, it);
         true
     }
 
     /// Writes the numbers of `peers`, the hosts in the book, and removes all others.
     pub fn write(&self, peers: &[NamedPeer]) -> Result<(), StoreError> {
         let newest = {
-            let mut newest = self.lock();
+            let mut newest = self.newest.lock();
             let is_of = |peer: &NamedPeer, key, it: &Newest| {
                 peer.key == Some(key) && peer.added == it.added
             };
@@ -88,11 +89,6 @@ impl OrderStore {
             state.newest = newest;
             Ok(())
         })
-    }
-
-    /// A panic of another thread leaves the numbers valid: each is only ever replaced whole.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Newest>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -205,7 +201,7 @@ mod tests {
         assert!(scene.order().set_newest(&bob, (5, 1)));
         // Removed hosts leave no numbers behind.
         order.write(&scene.names.peers()).unwrap();
-        assert!(order.lock().is_empty());
+        assert!(order.newest.lock().is_empty());
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Cable {
 
     /// Makes links what they are to be from now on.
     fn change_links(&mut self) {
-        for (index, link) in self.switches.changes().drain(..) {
+        for (index, link) in self.switches.changes.lock().drain(..) {
             for way in self.directions.iter_mut().filter(|way| way.link == index) {
                 let line = link.line(way.direction).clone();
                 way.line.change(monotonic(), line);
@@ -144,8 +144,8 @@ impl Cable {
             switches,
             gather: _,
         } = self;
-        let mut watch = switches.watch();
-        let faults = switches.faults();
+        let mut watch = switches.watch.lock();
+        let faults = switches.faults.lock();
         for way in directions {
             let hole = &switches.black_holes[way.link];
             let [up, down] = &switches.carried[way.link];

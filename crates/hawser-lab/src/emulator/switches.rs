@@ -1,7 +1,8 @@
 //! The state that the owner of an emulator and its thread share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::Mutex;
 
 use super::faults::Faults;
 use super::watch::Watch;
@@ -14,9 +15,13 @@ pub(super) struct Switches {
     pub(super) black_holes: Vec<AtomicBool>,
     /// Up and down of each link.
     pub(super) carried: Vec<[AtomicU64; 2]>,
-    faults: Mutex<Vec<Faults>>,
-    /// Links that are to become others, in order.
-    changes: Mutex<Vec<(usize, Link)>>,
+    /// The faults of each link. Never locked for long: the emulator's thread needs them for every
+    /// frame.
+    pub(super) faults: Mutex<Vec<Faults>>,
+    /// Links that are to become others, in order. Never locked for long: the emulator's thread
+    /// looks at it in each round.
+    pub(super) changes: Mutex<Vec<(usize, Link)>>,
+    /// Never locked for long: the emulator's thread needs it for every frame.
     pub(super) watch: Mutex<Option<Watch>>,
     pub(super) delivered: AtomicU64,
     pub(super) overflowed: AtomicU64,
@@ -40,21 +45,5 @@ impl Switches {
             missed: AtomicU64::new(0),
             latest_nanos: AtomicU64::new(0),
         }
-    }
-
-    /// The faults of each link. Never held for long: the emulator's thread needs them for every
-    /// frame.
-    pub(super) fn faults(&self) -> MutexGuard<'_, Vec<Faults>> {
-        self.faults.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Never held for long: the emulator's thread looks at it in each round.
-    pub(super) fn changes(&self) -> MutexGuard<'_, Vec<(usize, Link)>> {
-        self.changes.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Never held for long: the emulator's thread needs it for every frame.
-    pub(super) fn watch(&self) -> MutexGuard<'_, Option<Watch>> {
-        self.watch.lock().unwrap_or_else(|e| e.into_inner())
     }
 }

@@ -3,12 +3,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use socket2::Socket;
 
 use crate::meter::socks;
@@ -100,7 +101,7 @@ impl Taken {
             }
             return;
         }
-        let sender = self.arrivals.lock().ok().and_then(|mut it| it.take());
+        let sender = self.arrivals.lock().take();
         let Some(sender) = sender else { return };
         let (mut message, mut number) = ([0; MESSAGE], 0_u64);
         while stream.read_exact(&mut message).is_ok() && message == self::message(number) {

@@ -4,7 +4,9 @@
 //! connections need not know who has installed the hook.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 /// Owner of the data that a TCP connection over a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,14 +43,14 @@ impl Drop for LookingAtSockets {
 
 /// Calls the hook for the socket, if one is installed.
 pub(super) fn look_at(socket: &impl AsFd, carries: Carries) {
-    let look = LOOK.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let look = LOOK.read().clone();
     if let Some(look) = look {
         look(socket.as_fd(), carries);
     }
 }
 
 fn set(look: Option<Look>) {
-    *LOOK.write().unwrap_or_else(PoisonError::into_inner) = look;
+    *LOOK.write() = look;
 }
 
 type Look = Arc<dyn Fn(BorrowedFd<'_>, Carries) + Send + Sync>;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use hawser_types::LinkIndex;
+use parking_lot::Mutex;
 use rtnetlink::Handle;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{
@@ -48,13 +48,13 @@ impl Routes {
         if remote.is_loopback() || remote.is_unspecified() || remote.is_multicast() {
             return true;
         }
-        let known = self.lately().known(remote, Instant::now());
+        let known = self.lately.lock().known(remote, Instant::now());
         if let Some(known) = known {
             return known;
         }
         let answer = self.ask_whether_particular(remote).await;
         if let Some(answer) = answer {
-            self.lately().note(remote, answer, Instant::now());
+            self.lately.lock().note(remote, answer, Instant::now());
         }
         answer.unwrap_or(false)
     }
@@ -65,10 +65,6 @@ impl Routes {
         let asking = ask(&socket.await.as_ref()?.handle, remote, None);
         let route = timeout(SHORT_PATIENCE, asking).await.ok()?.ok()??;
         Some(route.header.kind != RouteType::Unicast || !is_default_route(&route))
-    }
-
-    fn lately(&self) -> MutexGuard<'_, Answers> {
-        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_wire::dns::{AnswerCode, DnsQuestion};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::exchange::{Reply, exchange, pass_on};
@@ -69,7 +70,7 @@ impl Answers {
         links: &[Link],
     ) -> Option<Reply> {
         let begun = Instant::now();
-        let (head_start, patience) = if self.lock().holds(asked, begun) {
+        let (head_start, patience) = if self.silences.lock().holds(asked, begun) {
             (Duration::ZERO, Duration::ZERO)
         } else {
             (HEAD_START, SPLIT_PATIENCE)
@@ -123,12 +124,8 @@ impl Answers {
         // A server without a head start may have been about to answer.
         let now = Instant::now();
         if is_silent && now.duration_since(begun) >= HEAD_START {
-            self.lock().note(asked, now);
+            self.silences.lock().note(asked, now);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Silences> {
-        self.silences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

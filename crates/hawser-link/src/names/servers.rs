@@ -6,9 +6,9 @@ mod tests;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::links::{self, DefaultRoute, Link};
@@ -43,7 +43,7 @@ impl ServerFinder {
             let known = found.iter().map(|target| &target.link);
             known.eq(links.iter().take(MAX_LINKS))
         };
-        let latest = self.lock().clone();
+        let latest = self.latest.lock().clone();
         if let Some((at, found)) = latest
             && at.elapsed() < MAX_AGE
             && same_links(&found)
@@ -58,7 +58,7 @@ impl ServerFinder {
             servers: choose(link, files::of_link(&self.root, link), &common, &routes),
         };
         let found: Vec<_> = links.iter().take(MAX_LINKS).map(of_link).collect();
-        *self.lock() = Some((Instant::now(), found.clone()));
+        *self.latest.lock() = Some((Instant::now(), found.clone()));
         found
     }
 
@@ -79,10 +79,6 @@ impl ServerFinder {
             }
         }
         all
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Vec<LinkServers>)>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

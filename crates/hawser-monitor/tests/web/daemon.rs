@@ -1,8 +1,8 @@
 //! A simulated daemon, and a server that shows it.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use hawser_control::{
     Change, ErrorReason, Event, HistoryReport, LinkStatus, PolicyStatus, Request, Response,
@@ -10,6 +10,7 @@ use hawser_control::{
 };
 use hawser_monitor::web::{self, Limits, Server, Token};
 use hawser_types::{LinkIndex, Rate};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -48,7 +49,7 @@ impl Numbers {
 
     /// Removes a link; returns the event's number.
     pub(crate) fn lose_link(&self, name: &str) -> u64 {
-        let mut events = self.events.lock().unwrap();
+        let mut events = self.events.lock();
         let id = events.len() as u64 + 1;
         let link = name.to_owned();
         events.push(Event {
@@ -63,7 +64,7 @@ impl Numbers {
 
     /// Changes the policy.
     pub(crate) fn choose(&self, policy: &str) {
-        policy.clone_into(&mut self.policy.lock().unwrap().sessions);
+        policy.clone_into(&mut self.policy.lock().sessions);
         self.tick();
     }
 
@@ -97,9 +98,9 @@ impl web::Daemon for Numbers {
                 }],
                 ..HistoryReport::default()
             })),
-            Request::Policy => Response::Policy(Box::new(self.policy.lock().unwrap().clone())),
+            Request::Policy => Response::Policy(Box::new(self.policy.lock().clone())),
             Request::Events { after, .. } => {
-                let events = self.events.lock().unwrap();
+                let events = self.events.lock();
                 let new = events.iter().filter(|event| event.id > *after);
                 Response::Events {
                     events: new.cloned().collect(),
@@ -111,7 +112,7 @@ impl web::Daemon for Numbers {
                 message: "no gateway here".to_owned(),
             },
             request => {
-                self.steered.lock().unwrap().push(request.clone());
+                self.steered.lock().push(request.clone());
                 Response::Done { saved: None }
             }
         }

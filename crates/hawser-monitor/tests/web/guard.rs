@@ -155,7 +155,7 @@ async fn a_token_that_is_replaced_opens_nothing_from_then_on() {
     while feed.next().await.is_some() {}
     slow.write(&body).await;
     assert_eq!(slow.head().await.unwrap().status, 401);
-    assert!(server.daemon.steered.lock().unwrap().is_empty());
+    assert!(server.daemon.steered.lock().is_empty());
     for refused in [TOKEN, &old] {
         assert_eq!(answered(&server, &with(refused)).await, 401);
     }
@@ -254,7 +254,7 @@ async fn what_ends_the_daemon_or_lets_others_in_is_refused_with_the_reason() {
         assert_eq!(answer.json()["response"], "error");
         assert_eq!(answer.json()["reason"], "forbidden");
     }
-    assert!(server.daemon.steered.lock().unwrap().is_empty());
+    assert!(server.daemon.steered.lock().is_empty());
 }
 
 #[test]

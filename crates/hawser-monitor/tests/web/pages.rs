@@ -118,7 +118,7 @@ async fn the_control_api_is_spoken() {
 
     let never = request("\"set-link\",\n\"name\":\"eth0\",\"up\":\"never\"");
     assert_eq!(client.ask(ask, &never).await.json()["response"], "done");
-    let steered = server.daemon.steered.lock().unwrap().clone();
+    let steered = server.daemon.steered.lock().clone();
     assert!(
         matches!(&steered[..], [hawser_control::Request::SetLink(change)] if change.name == "eth0")
     );

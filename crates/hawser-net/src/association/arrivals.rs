@@ -1,10 +1,11 @@
 //! Hands on packets of the peer's tunnel.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Takes packets out of the vector. It must not wait.
@@ -37,7 +38,7 @@ impl Arrivals {
 
     /// Hands packets to `taker` from now on; with `None`, packets wait.
     pub(super) fn set_taker(&self, taker: Option<Arc<PacketTaker>>) {
-        *self.taker.lock().unwrap_or_else(PoisonError::into_inner) = taker;
+        *self.taker.lock() = taker;
     }
 
     /// Hands on all waiting packets, which `take` puts into its argument. If another thread is
@@ -49,7 +50,7 @@ impl Arrivals {
         if !self.begin() {
             return;
         }
-        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = self.batch.lock();
         for _ in 0..MAX_ROUNDS {
             take(&mut batch);
             if !batch.is_empty() {
@@ -66,8 +67,7 @@ impl Arrivals {
     }
 
     fn taker(&self) -> Option<Arc<PacketTaker>> {
-        let taker = self.taker.lock();
-        taker.unwrap_or_else(PoisonError::into_inner).clone()
+        self.taker.lock().clone()
     }
 
     /// Returns whether it is the turn of this thread. Otherwise the thread whose turn it is will
@@ -123,15 +123,15 @@ mod tests {
         let handed_on = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&handed_on);
         arrivals.set_taker(Some(Arc::new(move |batch: &mut Vec<Bytes>| {
-            taken.lock().unwrap().append(batch);
+            taken.lock().append(batch);
         })));
-        let take = |batch: &mut Vec<Bytes>| batch.extend(queue.lock().unwrap().1.drain(..));
+        let take = |batch: &mut Vec<Bytes>| batch.extend(queue.lock().1.drain(..));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..EACH {
                         {
-                            let mut queue = queue.lock().unwrap();
+                            let mut queue = queue.lock();
                             let number = queue.0;
                             queue.1.push_back(packet(number));
                             queue.0 += 1;
@@ -144,7 +144,7 @@ mod tests {
         // Packets left after the last round are for the task that was notified.
         arrivals.hand_on(take);
         let expected: Vec<_> = (0..4 * EACH).map(packet).collect();
-        assert_eq!(*handed_on.lock().unwrap(), expected);
+        assert_eq!(*handed_on.lock(), expected);
     }
 
     #[test]
@@ -155,17 +155,17 @@ mod tests {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let counted = Arc::clone(&calls);
         arrivals.set_taker(Some(Arc::new(move |batch: &mut Vec<Bytes>| {
-            counted.lock().unwrap().push(batch.clone());
+            counted.lock().push(batch.clone());
             if batch[0] == packet(1) {
-                of_taker.lock().unwrap().push(packet(2));
+                of_taker.lock().push(packet(2));
                 let queue = Arc::clone(&of_taker);
                 let arrivals = own.upgrade().unwrap();
-                arrivals.hand_on(move |more| more.append(&mut queue.lock().unwrap()));
-                assert_eq!(counted.lock().unwrap().len(), 1);
+                arrivals.hand_on(move |more| more.append(&mut queue.lock()));
+                assert_eq!(counted.lock().len(), 1);
             }
         })));
-        arrivals.hand_on(|batch| batch.append(&mut queue.lock().unwrap()));
+        arrivals.hand_on(|batch| batch.append(&mut queue.lock()));
         let expected = [vec![packet(1)], vec![packet(2)]];
-        assert_eq!(*calls.lock().unwrap(), expected);
+        assert_eq!(*calls.lock(), expected);
     }
 }

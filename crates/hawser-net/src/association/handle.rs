@@ -307,7 +307,7 @@ impl Drop for AssociationHandle {
     }
 }
 
-/// Packets go to a taker while this lives.
+/// Takes the taker away from these arrivals when dropped.
 struct Taking<'a>(&'a Arrivals);
 
 impl Drop for Taking<'_> {

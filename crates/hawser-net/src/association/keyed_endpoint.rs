@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 use hawser_sctp::{
@@ -15,6 +15,7 @@ use hawser_sctp::{
 use hawser_session::Side;
 use hawser_session::seal::datagram::{DatagramOpener, KeyId};
 use hawser_types::{ByteCount, Instant};
+use parking_lot::{Mutex, MutexGuard};
 use ring::rand::{SecureRandom, SystemRandom};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -254,7 +255,7 @@ impl KeyedEndpoint {
         match &self.opener {
             None => packets.extend(datagrams.drain(..).map(|(from, it)| (from, it.freeze()))),
             Some(opener) => {
-                let mut opener = opener.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut opener = opener.lock();
                 let open = |(from, datagram)| Some((from, opener.open(now, datagram).ok()?));
                 packets.extend(datagrams.drain(..).filter_map(open));
             }
@@ -414,10 +415,8 @@ impl KeyedEndpoint {
 
     fn lock(&self) -> Locked<'_> {
         lock_order::before_association();
-        // Its holder does not panic; if it did, the state would be as after a lost packet.
-        Locked(Some(
-            self.state.lock().unwrap_or_else(PoisonError::into_inner),
-        ))
+        // If its holder panicked, the state would be as after a lost packet.
+        Locked(Some(self.state.lock()))
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use hawser_sctp::{AssociationId, Local};
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::{ByteCount, Instant};
+use parking_lot::RwLock;
 
 use super::keyed_endpoint::{KeyedEndpoint, KeyedEndpointId};
 use super::timers::Timers;
@@ -55,19 +56,19 @@ impl KeyedEndpoints {
     }
 
     pub(super) fn get(&self, id: KeyedEndpointId) -> Option<Arc<KeyedEndpoint>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.read();
         all.get(&id).cloned()
     }
 
     /// Every endpoint at this moment.
     pub(super) fn list(&self) -> Vec<Arc<KeyedEndpoint>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.read();
         all.values().cloned().collect()
     }
 
     /// Adds an endpoint, unless its name is taken.
     pub(super) fn insert(&self, endpoint: &Arc<KeyedEndpoint>) -> bool {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write();
         let id = endpoint.id();
         let is_free = !all.contains_key(&id);
         if is_free {
@@ -130,7 +131,7 @@ impl KeyedEndpoints {
         if keys.is_empty() {
             return;
         }
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write();
         let gone: Vec<_> = keys.iter().map(|key| all.remove(&Some(*key))).collect();
         drop(all);
         // Their memory is freed under no lock.
@@ -155,7 +156,12 @@ impl KeyedEndpoints {
         for (remote, datagram) in datagrams.drain(..) {
             let key = KeyId::of(&datagram);
             if latest.as_ref().is_none_or(|(known, _)| *known != key) {
-                let next = self.find(key);
+                let next = {
+                    let all = self.all.read();
+                    let sealed = key.and_then(|key| all.get(&Some(key)));
+                    // Or else the one for unsealed packets.
+                    sealed.or_else(|| all.get(&None)).cloned()
+                };
                 if let Some((_, Some(endpoint))) = &latest
                     && !next.as_ref().is_some_and(|it| Arc::ptr_eq(it, endpoint))
                 {
@@ -185,13 +191,6 @@ impl KeyedEndpoints {
     /// Returns whether a datagram names the key of an endpoint.
     pub(super) fn is_for_one(&self, datagram: &[u8]) -> bool {
         KeyId::of(datagram).is_some_and(|key| self.get(Some(key)).is_some())
-    }
-
-    /// The endpoint of a key, or else the one for unsealed packets.
-    fn find(&self, key: Option<KeyId>) -> Option<Arc<KeyedEndpoint>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        let sealed = key.and_then(|key| all.get(&Some(key)));
-        sealed.or_else(|| all.get(&None)).cloned()
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use hawser_sctp::Local;
+use parking_lot::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::keyed_endpoint::{KeyedEndpoint, PlacesChange};
@@ -120,7 +121,9 @@ impl Places {
                 match LinkSocket::bind(catcher, port, sharing) {
                     Ok(socket) => {
                         let this = Arc::downgrade(this);
-                        let detour = move |local| take_detour(&this, local);
+                        // Returns whether `local` is in use as a place now.
+                        let detour =
+                            move |local| this.upgrade().is_some_and(|it| it.lock().take(local));
                         let endpoints = Arc::clone(&self.endpoints);
                         let read = receiver::read_strays(endpoints, Arc::new(socket), detour);
                         place.insert(self.tasks.spawn(read));
@@ -200,14 +203,6 @@ impl Places {
         self.of_places.insert(local, handles);
         Ok(())
     }
-}
-
-/// Handles a packet's arrival at `local`. Returns whether `local` is in use as a place now.
-fn take_detour(places: &Weak<Mutex<Places>>, local: Local) -> bool {
-    places.upgrade().is_some_and(|places| {
-        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.take(local)
-    })
 }
 
 /// All addresses of the same family at the same link.

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use hawser_sctp::Local;
 use hawser_session::seal::datagram::{DatagramKey, DatagramSealer, OVERHEAD};
 use hawser_tunnel::PacketMemory;
 use hawser_types::Instant;
+use parking_lot::Mutex;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
@@ -135,7 +136,7 @@ impl LinkSocket {
     ) {
         let most = self.options.max_gso_segments();
         let (remote, may_fragment) = (packet.route.remote, packet.may_fragment);
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         if may_fragment {
             outbox.complete_last();
         }
@@ -148,7 +149,7 @@ impl LinkSocket {
 
     /// Sends the gathered datagrams.
     pub(super) fn flush(&self) {
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         if outbox.is_busy {
             return;
         }
@@ -157,10 +158,13 @@ impl LinkSocket {
             drop(outbox);
             train.seal();
             let has_left = self.send(&train);
-            outbox = self.outbox();
+            outbox = self.outbox.lock();
             outbox.is_full = !has_left;
             if has_left {
-                outbox.recycle(train);
+                if outbox.spare.len() < MAX_SPARE {
+                    train.datagrams.clear();
+                    outbox.spare.push(train.datagrams);
+                }
             } else {
                 outbox.trains.push_front(train);
                 self.is_blocked.notify_one();
@@ -224,12 +228,6 @@ impl LinkSocket {
         set(libc::IPV6_MTU, most)?;
         set(libc::IPV6_DONTFRAG, whole)?;
         set(libc::IPV6_MTU_DISCOVER, discovery)
-    }
-
-    fn outbox(&self) -> std::sync::MutexGuard<'_, Outbox> {
-        self.outbox
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Waits for datagrams and passes each to `take`, with its source and its destination address.
@@ -304,14 +302,6 @@ impl Outbox {
             last.push(now, packet, sealer);
         }
         true
-    }
-
-    fn recycle(&mut self, train: Train) {
-        if self.spare.len() < MAX_SPARE {
-            let mut memory = train.datagrams;
-            memory.clear();
-            self.spare.push(memory);
-        }
     }
 }
 

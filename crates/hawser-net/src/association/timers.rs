@@ -2,11 +2,11 @@
 //! an event of one association costs nothing for the others.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hawser_sctp::AssociationId;
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::Instant;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -46,7 +46,7 @@ impl Timers {
         if before == after {
             return;
         }
-        let mut order = self.lock();
+        let mut order = self.order.lock();
         if let Some(at) = before {
             order.timers.remove(&(at, id));
         }
@@ -60,14 +60,14 @@ impl Timers {
     /// Schedules the endpoint of these keys to be forgotten at `at`, which is no earlier than in
     /// previous calls.
     pub(super) fn leave(&self, at: Instant, key: KeyId) {
-        let mut order = self.lock();
+        let mut order = self.order.lock();
         order.leaving.push_back((at, key));
         self.wake_by(&mut order, at);
     }
 
     /// Takes the keys that are due to be forgotten.
     pub(super) fn leavers(&self, now: Instant) -> Vec<KeyId> {
-        let mut order = self.lock();
+        let mut order = self.order.lock();
         let due = order.leaving.partition_point(|(at, _)| *at <= now);
         order.leaving.drain(..due).map(|(_, key)| key).collect()
     }
@@ -81,7 +81,7 @@ impl Timers {
 
     /// Associations with due timers. They stay in the order until their timers are set anew.
     pub(super) fn due(&self, now: Instant) -> Vec<TimerId> {
-        let order = self.lock();
+        let order = self.order.lock();
         let due = order.timers.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
     }
@@ -89,7 +89,7 @@ impl Timers {
     /// Waits until the first timer is due.
     pub(super) async fn wait(&self) {
         let next = {
-            let mut order = self.lock();
+            let mut order = self.order.lock();
             let timer = order.timers.first().map(|(at, _)| *at);
             let leaves = order.leaving.front().map(|(at, _)| *at);
             order.awake_at = timer.into_iter().chain(leaves).min();
@@ -107,12 +107,8 @@ impl Timers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cfg(test)]
     pub(super) fn all(&self) -> BTreeSet<(Instant, TimerId)> {
-        self.lock().timers.clone()
+        self.order.lock().timers.clone()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 /// Random bytes that cannot be guessed. A datagram that consists of them is shorter than any sealed
@@ -27,7 +28,7 @@ pub struct Sightings {
 impl Tokens {
     /// Waits for a token. Returns `None` if it is waited for already, or if too many are.
     pub(super) fn wait(self: &Arc<Self>, token: Token) -> Option<Sightings> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= MAX_TOKENS || waiting.contains_key(&token) {
             return None;
         }
@@ -43,15 +44,11 @@ impl Tokens {
     /// Handles a datagram that no endpoint understands.
     pub(super) fn handle_datagram(&self, remote: SocketAddr, datagram: &[u8]) {
         if let Ok(token) = <Token>::try_from(datagram)
-            && let Some(waiting) = self.lock().get(&token)
+            && let Some(waiting) = self.waiting.lock().get(&token)
         {
             // Dropped if the channel is full: the token's sender repeats it.
             let _ = waiting.try_send(remote);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Token, mpsc::Sender<SocketAddr>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,7 +65,7 @@ impl Sightings {
 
 impl Drop for Sightings {
     fn drop(&mut self) {
-        self.tokens.lock().remove(&self.token);
+        self.tokens.waiting.lock().remove(&self.token);
     }
 }
 
@@ -95,7 +92,7 @@ mod tests {
         }
         assert_eq!(sightings.heard.len(), MAX_UNHEARD);
         drop(sightings);
-        assert!(tokens.lock().is_empty());
+        assert!(tokens.waiting.lock().is_empty());
     }
 
     #[tokio::test]

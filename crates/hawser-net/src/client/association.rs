@@ -11,7 +11,7 @@ use hawser_types::{ChannelId, LinkIndex};
 use tokio::time::{Instant, timeout};
 
 use super::shared::Shared;
-use crate::association::{AssociationEndpoint, AssociationHandle};
+use crate::association::AssociationEndpoint;
 use crate::driver::Driver;
 use hawser_keys::host_port::HostPort;
 
@@ -60,7 +60,9 @@ impl Keeper {
                 }
                 continue;
             };
-            if !self.may_know_address() {
+            // A relay leads to no UDP port.
+            let has_relay = self.shared.config.relay.is_some();
+            if has_relay && self.datagram_addresses().is_empty() {
                 self.publish(Some(NO_ADDRESS.to_owned()));
                 // Sockets have to exist before their outer addresses can be found out.
                 let _ = self.take_places(&[]);
@@ -136,12 +138,8 @@ impl Keeper {
                 return Err(format!("no answer over UDP from {}", to.join(", ")));
             }
         }
-        self.add(grant, association);
-        Ok(id)
-    }
-
-    fn add(&self, grant: Grant, association: AssociationHandle) {
         self.driver.add_association(grant.keep(), association);
+        Ok(id)
     }
 
     /// Holds the association while it lives and is wanted; its places follow the links.
@@ -198,7 +196,7 @@ impl Keeper {
             return Ok(known);
         }
         let mut all: Vec<SocketAddr> = {
-            let statuses = self.shared.lock_statuses();
+            let statuses = self.shared.statuses.lock();
             let links = statuses.by_link().values();
             links.filter_map(|status| status.remote).collect()
         };
@@ -238,7 +236,7 @@ impl Keeper {
 
     /// The endpoint with the sockets on the links, created when first needed.
     fn endpoint(&mut self) -> Result<Arc<AssociationEndpoint>, String> {
-        let mut shared = self.shared.lock_endpoint();
+        let mut shared = self.shared.endpoint.lock();
         let endpoint = match shared.upgrade() {
             Some(endpoint) => endpoint,
             None => {
@@ -256,10 +254,14 @@ impl Keeper {
         let mut places: Vec<Local> = Vec::new();
         for link in self.shared.machine_links() {
             for remote in remotes {
-                let source = if link.loopback {
-                    Some((LinkIndex::new(0), home(remote.ip())))
-                } else {
-                    link.source_address(remote.ip()).map(|it| (link.index, it))
+                let source = match remote.ip() {
+                    IpAddr::V4(_) if link.loopback => {
+                        Some((LinkIndex::new(0), Ipv4Addr::LOCALHOST.into()))
+                    }
+                    IpAddr::V6(_) if link.loopback => {
+                        Some((LinkIndex::new(0), Ipv6Addr::LOCALHOST.into()))
+                    }
+                    remote => link.source_address(remote).map(|it| (link.index, it)),
                 };
                 let Some((link, address)) = source else {
                     continue;
@@ -282,11 +284,6 @@ impl Keeper {
     fn datagram_addresses(&self) -> Vec<SocketAddr> {
         let addresses = self.shared.addresses.borrow();
         addresses.iter().filter_map(HostPort::socket_addr).collect()
-    }
-
-    /// Whether there is an address to which an association can go.
-    fn may_know_address(&self) -> bool {
-        self.shared.config.relay.is_none() || !self.datagram_addresses().is_empty()
     }
 
     async fn grant(&self) -> Grant {
@@ -350,14 +347,6 @@ const ANYWHERE: [SocketAddr; 2] = [
         9,
     ),
 ];
-
-/// The loopback address of the same family.
-fn home(remote: IpAddr) -> IpAddr {
-    match remote {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    }
-}
 
 const NOT_TAKEN: &str = "the gateway has not said that it takes UDP";
 const NO_ADDRESS: &str = "the address of the gateway's UDP port is not known";

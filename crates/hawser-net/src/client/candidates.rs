@@ -3,12 +3,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hawser_types::{Host, HostName};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -58,7 +58,7 @@ impl Locator {
         addresses: &[HostPort],
         links: &[Link],
     ) -> Candidates {
-        let mut latest = self.lock();
+        let mut latest = self.latest.lock();
         if let Some(latest) = &*latest
             && latest.holds(links, addresses)
         {
@@ -76,10 +76,6 @@ impl Locator {
             tokio::spawn(look_up(names, addresses, links.to_vec(), sender));
         }
         Candidates::new(found)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Search>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use hawser_channels::keeper::{JOIN_TIMEOUT, JoinTurns};
@@ -10,6 +9,7 @@ use hawser_session::seal::Direction;
 use hawser_session::{ChannelSpec, Side};
 use hawser_types::ChannelId;
 use hawser_wire::{ChannelRole, Frame, FrameIterator, JoinPrelude, StateFrame};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::join_error::JoinError;
@@ -39,17 +39,13 @@ pub(super) async fn join(
         None => reach(shared, driver.id(), link, options).await?,
     };
     let now = clock::now();
-    if !lock(turns).take(now, role, now.since(began)) {
+    if !turns.lock().take(now, role, now.since(began)) {
         return Err(JoinError::Overtaken);
     }
     let path = (link, Side::Client);
     let joined = join_as(shared, driver, path, role, stream).await;
-    lock(turns).give_back(role);
+    turns.lock().give_back(role);
     joined.map(|id| (id, remote))
-}
-
-fn lock(turns: &Mutex<JoinTurns>) -> MutexGuard<'_, JoinTurns> {
-    turns.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A granted channel number, given up on drop unless the channel was added: the gateway may have

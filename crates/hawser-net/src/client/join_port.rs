@@ -11,13 +11,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hawser_session::seal::OfferEnds;
 use hawser_types::{MIN_JOIN_PORT, NumberWindow, SessionId};
 use hawser_wire::{JOIN_OFFER_LENGTH, JoinOffer};
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -137,7 +138,7 @@ impl Offers {
 
 impl Drop for Offers {
     fn drop(&mut self) {
-        self.waiting.lock().remove(&self.id);
+        self.waiting.sessions.lock().remove(&self.id);
     }
 }
 
@@ -168,7 +169,7 @@ impl Waiting {
             numbers: NumberWindow::default(),
             sender,
         };
-        self.lock().insert(driver.id(), session);
+        self.sessions.lock().insert(driver.id(), session);
         Offers {
             id: driver.id(),
             arriving,
@@ -184,7 +185,7 @@ impl Waiting {
         let (Ok(Ok(_)), Some(offer)) = (read, JoinOffer::decode(&bytes)) else {
             return Err(Refused::Silent);
         };
-        let is_here = self.lock().contains_key(&offer.session);
+        let is_here = self.sessions.lock().contains_key(&offer.session);
         match self
             .predecessor
             .as_ref()
@@ -214,7 +215,7 @@ impl Waiting {
 
     /// Returns the queue for a connection with this offer between these ends.
     fn judge(&self, offer: &JoinOffer, ends: OfferEnds) -> Result<mpsc::Sender<Offered>, Refused> {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let session = sessions.get_mut(&offer.session);
         let session = session.ok_or(Refused::NoSession)?;
         if !session.driver.keys().is_join_offer(offer, ends) {
@@ -241,10 +242,6 @@ impl Waiting {
         if count.is_power_of_two() {
             tracing::warn!(%remote, %problem, count, "refused the gateway's connection");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use hawser_channels::keeper::{AttemptFailure, ChannelKeeper, JoinTurns, KeeperAction};
 use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::first::{self, First};
@@ -38,7 +39,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     tasks.spawn(accepted::keep(Arc::clone(&shared), driver.clone()));
     let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
-    shared.lock_statuses().begin(driver.id());
+    shared.statuses.lock().begin(driver.id());
     while driver.closed().is_none() {
         // Links come and go; rules name links, sessions number them.
         shared.tell_rules(&driver);
@@ -51,7 +52,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
             if !same {
                 tracing::info!(link = %link.name, "link is gone, has changed or is forbidden");
                 task.abort();
-                shared.lock_statuses().remove(driver.id(), *index);
+                shared.statuses.lock().remove(driver.id(), *index);
             }
             same
         });
@@ -71,7 +72,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
         }
     }
-    shared.lock_statuses().end(driver.id());
+    shared.statuses.lock().end(driver.id());
 }
 
 /// Keeps the channels of one link: makes the connections that a [`ChannelKeeper`] plans.
@@ -118,7 +119,14 @@ impl LinkKeeper {
                     self.on_result(role, result);
                 }
                 () = wake, if next.is_some() => {}
-                Ok(()) = addresses.changed() => self.follow_gateway(),
+                Ok(()) = addresses.changed() => {
+                    // Channels to its old address stay until others stand.
+                    if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
+                        let link = &self.link.name;
+                        tracing::info!(%link, %remote, "gateway has left this address");
+                        self.plan.handle_address_gone(clock::now());
+                    }
+                }
                 changed = changes.changed() => {
                     if changed.is_err() {
                         return;
@@ -126,14 +134,6 @@ impl LinkKeeper {
                     self.plan.handle_change(clock::now());
                 }
             }
-        }
-    }
-
-    /// Follows a gateway that has moved. Channels to its old address stay until others stand.
-    fn follow_gateway(&mut self) {
-        if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
-            tracing::info!(link = %self.link.name, %remote, "gateway has left this address");
-            self.plan.handle_address_gone(clock::now());
         }
     }
 
@@ -243,7 +243,7 @@ impl LinkKeeper {
             remote: self.remote,
             problem,
         };
-        let mut statuses = self.shared.lock_statuses();
+        let mut statuses = self.shared.statuses.lock();
         statuses.report(self.driver.id(), status);
     }
 }

@@ -16,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::address_choice::alike;
-use super::candidates::Candidates;
 use super::join_error::JoinError;
 use super::shared::Shared;
 use hawser_link::bind::SocketOptions;
@@ -33,7 +32,10 @@ pub(super) async fn reach(
     let mut addresses = Vec::new();
     let mut may_come = true;
     let attempt = async |remote| {
-        own_ports_first(shared, remote).await;
+        // The gateway's own ports come before those that it shares with a service.
+        if shared.shared_port(remote).is_some() {
+            tokio::time::sleep(OWN_PORTS_FIRST).await;
+        }
         let begun = Instant::now();
         let stream = shared.connect(link, remote, options).await;
         (remote, begun.elapsed(), stream)
@@ -82,22 +84,11 @@ pub(super) async fn reach(
             Ok((remote, stream))
         }
         (None, Some(problem)) => Err(problem.into()),
-        (None, None) => Err(no_address(&candidates)),
+        (None, None) => Err(JoinError::NoAddress(match candidates.problems() {
+            problems if problems.is_empty() => "the gateway has no address".to_owned(),
+            problems => problems.join("; "),
+        })),
     }
-}
-
-/// Waits a moment before a port that the gateway shares with a service.
-async fn own_ports_first(shared: &Shared, remote: SocketAddr) {
-    if shared.shared_port(remote).is_some() {
-        tokio::time::sleep(OWN_PORTS_FIRST).await;
-    }
-}
-
-fn no_address(candidates: &Candidates) -> JoinError {
-    JoinError::NoAddress(match candidates.problems() {
-        problems if problems.is_empty() => "the gateway has no address".to_owned(),
-        problems => problems.join("; "),
-    })
 }
 
 /// Most networks answer within this time.

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hawser_channels::keeper::{CONNECT_TIMEOUT, SegmentLimit};
@@ -14,6 +14,7 @@ use hawser_sched::packet::PacketPolicy;
 use hawser_sched::rules::LinkRules;
 use hawser_session::{LostSegment, TransportChoice};
 use hawser_types::{ByteCount, LinkIndex, SessionId};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -56,12 +57,12 @@ pub(super) struct Shared {
     left: Mutex<Vec<Driver>>,
     /// The gateway's current addresses.
     pub(super) addresses: watch::Sender<Vec<HostPort>>,
-    statuses: Mutex<LinkStatuses>,
+    pub(super) statuses: Mutex<LinkStatuses>,
     locator: Locator,
     /// Addresses where the gateway has proved its key, the latest first.
     pub(super) reached: watch::Sender<Vec<SocketAddr>>,
     /// The UDP sockets of associations, while a session wants one.
-    endpoint: Mutex<Weak<AssociationEndpoint>>,
+    pub(super) endpoint: Mutex<Weak<AssociationEndpoint>>,
     /// Segments that do not arrive, by link, with the addresses that the link had at that time.
     lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
     /// The client ends with its first session in which the gateway has answered.
@@ -141,21 +142,14 @@ impl Shared {
     /// Notes that segments of some size do not arrive over a link, for later sessions.
     pub(super) fn note_lost_segment(&self, link: &Link, lost: LostSegment) {
         let known = (link.addresses.clone(), lost);
-        self.lock_lost_segments().insert(link.index, known);
+        self.lost_segments.lock().insert(link.index, known);
     }
 
     /// Returns which segments do not arrive over a link, unless its addresses have changed since.
     pub(super) fn lost_segment(&self, link: &Link) -> Option<LostSegment> {
-        let known = self.lock_lost_segments();
+        let known = self.lost_segments.lock();
         let (addresses, lost) = known.get(&link.index)?;
         (*addresses == link.addresses).then_some(*lost)
-    }
-
-    fn lock_lost_segments(
-        &self,
-    ) -> MutexGuard<'_, BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>> {
-        let lock = self.lost_segments.lock();
-        lock.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The links that connections go over now: the machine's links, or the relay.
@@ -273,7 +267,8 @@ impl Shared {
     pub(super) fn begin_trying(&self, links: &[Link]) {
         if matches!(*self.current.borrow(), State::Connecting(_)) {
             let is_tried = |index: &LinkIndex| links.iter().any(|link| link.index == *index);
-            self.lock_statuses()
+            self.statuses
+                .lock()
                 .tried()
                 .retain(|index, _| is_tried(index));
         }
@@ -298,7 +293,7 @@ impl Shared {
         if !matches!(*self.current.borrow(), State::Connecting(_)) {
             return;
         }
-        let mut statuses = self.lock_statuses();
+        let mut statuses = self.statuses.lock();
         let tried = statuses.tried();
         let before = tried.get(&link.index);
         let before = before.and_then(|status| status.problem.as_deref());
@@ -349,18 +344,12 @@ impl Shared {
 
     /// Notes that the gateway has answered, and knows this session no more.
     pub(super) fn note_forgotten(&self, driver: &Driver) {
-        *self.lock_forgotten() = Some(driver.id());
+        *self.forgotten.lock() = Some(driver.id());
     }
 
     /// True if the gateway knew this session no more; false if every link was lost.
     pub(super) fn was_forgotten(&self, driver: &Driver) -> bool {
-        *self.lock_forgotten() == Some(driver.id())
-    }
-
-    fn lock_forgotten(&self) -> MutexGuard<'_, Option<SessionId>> {
-        self.forgotten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.forgotten.lock() == Some(driver.id())
     }
 
     /// True if the gateway admitted this client in a session that is over: its hello has come, and
@@ -378,7 +367,7 @@ impl Shared {
         link: &Link,
         answered: &[(SocketAddr, Duration)],
     ) -> Option<SocketAddr> {
-        let mut statuses = self.lock_statuses();
+        let mut statuses = self.statuses.lock();
         let users = |remote| {
             let others = statuses
                 .by_link()
@@ -415,7 +404,7 @@ impl Shared {
 
     /// The superseded sessions.
     pub(super) fn left(&self) -> Vec<Driver> {
-        self.lock_left().clone()
+        self.left.lock().clone()
     }
 
     /// Makes a session that has begun the current one, and supersedes the one before; false if the
@@ -428,7 +417,7 @@ impl Shared {
                 let old = std::mem::replace(state, State::Running(driver.clone()));
                 if let State::Running(old) = old {
                     // At no time is the old session in neither place.
-                    self.lock_left().push(old.clone());
+                    self.left.lock().push(old.clone());
                     before = Some(old);
                 }
             }
@@ -440,19 +429,7 @@ impl Shared {
 
     /// Forgets a superseded session, which is over.
     pub(super) fn forget_left(&self, driver: &Driver) {
-        self.lock_left().retain(|left| left.id() != driver.id());
-    }
-
-    fn lock_left(&self) -> MutexGuard<'_, Vec<Driver>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn lock_endpoint(&self) -> MutexGuard<'_, Weak<AssociationEndpoint>> {
-        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn lock_statuses(&self) -> MutexGuard<'_, LinkStatuses> {
-        self.statuses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock().retain(|left| left.id() != driver.id());
     }
 }
 

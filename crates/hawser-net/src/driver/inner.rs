@@ -212,19 +212,15 @@ impl Inner {
             Event::AssociationExpected(id) => self.expected = Some(*id),
             _ => {
                 self.path_links.mark_stale();
-                self.wake_associations();
+                // The writers of associations have to follow a change of links.
+                let is_one = |handle: &&Handle| matches!(handle.meter, Meter::Association(_));
+                let associations = self.channels.values().filter(is_one);
+                let writers = associations.map(|handle| Arc::clone(&handle.write));
+                self.notified.extend(writers);
                 return false;
             }
         }
         true
-    }
-
-    /// Wakes the writers of associations, which have to follow a change of links.
-    fn wake_associations(&mut self) {
-        let is_one = |handle: &&Handle| matches!(handle.meter, Meter::Association(_));
-        let associations = self.channels.values().filter(is_one);
-        let writers = associations.map(|handle| Arc::clone(&handle.write));
-        self.notified.extend(writers);
     }
 
     /// Reports the state of an association to the session.

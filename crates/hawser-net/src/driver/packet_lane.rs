@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use hawser_session::{ReadOutcome, Side, TunnelCounts};
 use hawser_tunnel::packet::PacketView;
 use hawser_types::StreamId;
 use ipnet::IpNet;
+use parking_lot::{Mutex, RwLock};
 
 use super::association_channel::AssociationChannel;
 use super::failure::Failure;
@@ -160,7 +161,7 @@ impl PacketLanes {
     fn hand_on(&self, packets: &mut Vec<Bytes>) {
         let count = packets.len() as u64;
         self.counters.received.fetch_add(count, Ordering::Relaxed);
-        let sinks = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
+        let sinks = self.sinks.read();
         let mut run: Option<(Option<IpAddr>, &Arc<dyn PacketSink>)> = None;
         let mut of_run = Vec::new();
         for packet in packets.drain(..) {
@@ -195,7 +196,7 @@ impl PacketLanes {
 
     /// Hands packets for these networks to `sink` from now on, until the answer is dropped.
     fn register(&self, networks: Vec<IpNet>, sink: Arc<dyn PacketSink>) -> Registered<'_> {
-        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sinks = self.sinks.write();
         let own = networks.into_iter().map(|net| (net, Arc::clone(&sink)));
         sinks.splice(0..0, own);
         Registered { lanes: self, sink }
@@ -219,28 +220,23 @@ impl PacketLanes {
 
     /// Sends packets over this association from now on, while it lives.
     pub(super) fn set_association(&self, channel: &Arc<AssociationChannel>) {
-        *self
-            .association
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(channel);
+        *self.association.write() = Arc::downgrade(channel);
         channel.association.set_packet_policy(self.policy());
     }
 
     fn association(&self) -> Option<Arc<AssociationChannel>> {
         let association = self.association.read();
-        association
-            .unwrap_or_else(PoisonError::into_inner)
-            .upgrade()
+        association.upgrade()
     }
 
     /// The policy that places packets.
     pub(super) fn policy(&self) -> PacketPolicy {
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.policy.lock()
     }
 
     /// Places packets by this policy from now on.
     pub(super) fn set_policy(&self, policy: PacketPolicy) {
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.policy.lock() = policy;
         if let Some(channel) = self.association() {
             channel.association.set_packet_policy(policy);
         }
@@ -278,7 +274,7 @@ struct Registered<'a> {
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         let sinks = self.lanes.sinks.write();
-        let mut sinks = sinks.unwrap_or_else(PoisonError::into_inner);
+        let mut sinks = sinks;
         sinks.retain(|(_, known)| !Arc::ptr_eq(known, &self.sink));
     }
 }

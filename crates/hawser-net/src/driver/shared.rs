@@ -1,12 +1,13 @@
 //! State that the tasks of a session share: its lock, its keys and its configuration.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use hawser_session::seal::SessionKeys;
 use hawser_session::{CloseReason, Session, SessionConfig, Side, StreamError};
 use hawser_types::{ChannelId, Instant, SessionId, StreamId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::watch;
 
@@ -72,8 +73,8 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> Locked<'_> {
-        // A panic elsewhere must not take this session's other streams with it.
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        // No poison: a panic elsewhere must not take this session's other streams with it.
+        let inner = self.inner.lock();
         let _order = SessionLocked::new();
         Locked { inner, _order }
     }

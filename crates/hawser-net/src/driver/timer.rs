@@ -52,7 +52,13 @@ fn fire(shared: &Arc<Shared>) {
     let now = clock::now();
     let samples: Vec<_> = meters
         .into_iter()
-        .filter_map(|(id, meter)| Some((id, Sample::of(&meter, now)?)))
+        .filter_map(|(id, meter)| {
+            let sample = match meter {
+                Meter::Tcp(gauge) => Sample::Tcp(Box::new(gauge.sample()?)),
+                Meter::Association(it) => Sample::Association(Box::new(it.take_state(now))),
+            };
+            Some((id, sample))
+        })
         .collect();
     shared.with(|inner: &mut Inner, now: Instant| {
         samples.iter().for_each(|(id, sample)| match sample {
@@ -67,13 +73,4 @@ fn fire(shared: &Arc<Shared>) {
 enum Sample {
     Tcp(Box<KernelSample>),
     Association(Box<AssociationState>),
-}
-
-impl Sample {
-    fn of(meter: &Meter, now: Instant) -> Option<Self> {
-        Some(match meter {
-            Meter::Tcp(gauge) => Self::Tcp(Box::new(gauge.sample()?)),
-            Meter::Association(channel) => Self::Association(Box::new(channel.take_state(now))),
-        })
-    }
 }

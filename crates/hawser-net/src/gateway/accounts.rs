@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hawser_types::{Budget, ByteCount};
+use parking_lot::Mutex;
 
 use crate::session_budgets::SessionBudgets;
 use hawser_types::{network_of, source_of};
@@ -80,11 +81,7 @@ impl Accounts {
 
     /// The budget of this holder, and that for the memory that its channels read into.
     pub(super) fn budgets_of(&self, holder: Holder) -> SessionBudgets {
-        self.lock().budgets(self, holder)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Clients> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.lock().budgets(self, holder)
     }
 }
 
@@ -171,7 +168,7 @@ mod tests {
             key[..4].copy_from_slice(&number.to_be_bytes());
             let _ = accounts.of(Holder::Key(key)).charge(mib(1)).unwrap();
         }
-        let known = accounts.lock().known.budgets.len();
+        let known = accounts.clients.lock().known.budgets.len();
         assert!(known <= 2 * MIN_SWEPT, "{known}");
         assert!(
             accounts.of(key(1)).charge(mib(1)).is_err(),

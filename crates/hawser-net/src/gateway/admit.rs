@@ -196,7 +196,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         stream: handshake.stream,
     };
     let driver = {
-        let mut sessions = shared.lock_sessions();
+        let mut sessions = shared.sessions.lock();
         if shared.closed.load(Ordering::Relaxed) {
             return;
         }
@@ -243,7 +243,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
 /// session is the predecessor's, there.
 async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), String> {
     let prelude = read_prelude(&mut stream).await?;
-    let is_here = shared.lock_sessions().contains_key(&prelude.session);
+    let is_here = shared.sessions.lock().contains_key(&prelude.session);
     let predecessor = shared.config.predecessor.as_ref();
     match predecessor.filter(|it| !is_here && it.is_there()) {
         Some(predecessor) => {
@@ -262,7 +262,7 @@ async fn join_with(
     place: &Place,
 ) -> Result<(), String> {
     let driver = {
-        let sessions = shared.lock_sessions();
+        let sessions = shared.sessions.lock();
         let entry = sessions.get(&prelude.session).ok_or("no such session")?;
         entry.driver.clone()
     };

@@ -15,10 +15,11 @@ mod crowd;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hawser_types::{Budget, ByteCount, Charge, SessionId};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -74,7 +75,7 @@ impl HalfOpen {
             ready: Arc::default(),
             displaced: Arc::default(),
         };
-        let mut places = self.lock();
+        let mut places = self.places.lock();
         let place = Place {
             half_open: self.clone(),
             number: places.next,
@@ -90,10 +91,6 @@ impl HalfOpen {
     pub(super) fn held(&self) -> ByteCount {
         self.account.held()
     }
-
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Place {
@@ -107,7 +104,10 @@ impl Place {
 
     fn has_place(&self, now: Instant) -> bool {
         let limits = &self.half_open.limits;
-        self.half_open.lock().has_place(limits, self.number, now)
+        self.half_open
+            .places
+            .lock()
+            .has_place(limits, self.number, now)
     }
 
     /// Does `work` once the connection has its place, for as long as it has it; `None` if it gets
@@ -137,7 +137,7 @@ impl Place {
     /// newcomer displaces it there.
     pub(super) fn join(&self, session: SessionId) {
         let limits = &self.half_open.limits;
-        let mut places = self.half_open.lock();
+        let mut places = self.half_open.places.lock();
         let of_session = places.joins.values().filter(|it| **it == session).count();
         if places.joins.len() < limits.half_open
             && of_session < JOINS_PER_SESSION
@@ -149,7 +149,7 @@ impl Place {
 
     /// Frees the place: the connection has proved who it is.
     pub(super) fn leave(&self) {
-        let mut places = self.half_open.lock();
+        let mut places = self.half_open.places.lock();
         places.remove(&self.half_open.limits, self.number);
         places.joins.remove(&self.number);
     }

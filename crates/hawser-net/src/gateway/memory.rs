@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_session::{Session, SessionConfig};
+use hawser_session::SessionConfig;
 use hawser_types::{ByteCount, SessionId};
 
 use super::config::GatewayConfig;
@@ -39,8 +39,8 @@ pub(super) async fn keep(shared: Arc<Shared>) {
         let most = shared.config.limits.memory.as_u64() / 4;
         let held = associations.map(|it| it.bound(ByteCount::new(most)));
         shared.note_associations(held.unwrap_or_default());
-        let sessions = shared.lock_sessions();
-        *shared.lock_shares() = share_out(&shared, &sessions);
+        let sessions = shared.sessions.lock();
+        *shared.shares.lock() = share_out(&shared, &sessions);
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
 /// Sharing out asks every session. After a restart a thousand of them begin at once.
 pub(super) fn begin(shared: &Shared, sessions: &HashMap<SessionId, Entry>, new: &Driver) {
     let recorder = for_session(&shared.config).recorder.as_u64();
-    let mut shares = shared.lock_shares();
+    let mut shares = shared.shares.lock();
     if shares.take(recorder) {
         let (receive, send) = (
             ByteCount::new(shares.receive()),
@@ -91,10 +91,12 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
     // First, no session may take more, so that the counted memory is the held memory.
-    let held: Vec<_> = sessions
-        .values()
-        .map(|entry| entry.driver.with(|session, _| stop(session)))
-        .collect();
+    let stop = |entry: &Entry| {
+        let least = ByteCount::new(MIN_SENDING);
+        let (received, sent) = entry.driver.with(|session, _| session.stop_lending(least));
+        (received.as_u64(), sent.as_u64())
+    };
+    let held: Vec<_> = sessions.values().map(stop).collect();
     let received: Vec<u64> = held.iter().map(|(received, _)| *received).collect();
     let sent: Vec<u64> = held.iter().map(|(_, sent)| *sent).collect();
     let receive = share(half, most(config.receive_memory), &received);
@@ -118,17 +120,11 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
 pub(super) fn charged(shared: &Shared) -> ByteCount {
     let associations = shared.associations.get();
     let associations = associations.map(|it| it.held()).unwrap_or_default();
-    let sessions = shared.lock_sessions();
+    let sessions = shared.sessions.lock();
     let of_session = |entry: &Entry| entry.driver.with(|session, _| session.memory().as_u64());
     let data = sessions.values().map(of_session).sum();
     let strangers = shared.half_open.held();
     shared.accounts.held() + strangers + associations + ByteCount::new(data)
-}
-
-/// Lets a session take no more for now; returns the memory that it holds.
-fn stop(session: &mut Session) -> (u64, u64) {
-    let (received, sent) = session.stop_lending(ByteCount::new(MIN_SENDING));
-    (received.as_u64(), sent.as_u64())
 }
 
 /// The share of each session: the highest one, or up to an eighth less if there is not enough for

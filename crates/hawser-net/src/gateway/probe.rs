@@ -1,9 +1,10 @@
 //! Clients whose sessions are asked for signs of life.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hawser_keys::identity::PublicKey;
+use parking_lot::Mutex;
 
 /// The clients whose sessions are asked now.
 #[derive(Debug, Default)]
@@ -22,7 +23,8 @@ impl Probing {
     /// Enters a client, unless its sessions are asked already.
     pub(super) fn begin(&self, client: PublicKey) -> Option<Probed> {
         let clients = Arc::clone(&self.clients);
-        lock(&self.clients)
+        self.clients
+            .lock()
             .insert(client)
             .then_some(Probed { clients, client })
     }
@@ -30,10 +32,6 @@ impl Probing {
 
 impl Drop for Probed {
     fn drop(&mut self) {
-        lock(&self.clients).remove(&self.client);
+        self.clients.lock().remove(&self.client);
     }
-}
-
-fn lock(clients: &Mutex<HashSet<PublicKey>>) -> MutexGuard<'_, HashSet<PublicKey>> {
-    clients.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,9 +25,17 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
     };
     match peer {
         Some(peer) if peer == key || shared.give(driver.id(), peer) => {
+            // Never ends by itself.
+            let adding = async {
+                tokio::join!(
+                    associate::serve(&shared, &driver),
+                    further::serve(&shared, &driver)
+                );
+                std::future::pending::<()>().await
+            };
             tokio::select! {
                 () = hand_over(&shared, &driver, peer, ends) => {}
-                () = add_channels(&shared, &driver) => {}
+                () = adding => {}
                 () = going::follow(&shared, &driver) => {}
             }
         }
@@ -42,19 +50,10 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
             driver.abort();
         }
     }
-    shared.lock_sessions().remove(&driver.id());
+    shared.sessions.lock().remove(&driver.id());
     tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
     // The last acknowledgements go out.
     tokio::time::sleep(LAST_WORDS).await;
-}
-
-/// Accepts the session's associations, and begins connections; never ends by itself.
-async fn add_channels(shared: &Shared, driver: &Driver) {
-    tokio::join!(
-        associate::serve(shared, driver),
-        further::serve(shared, driver)
-    );
-    std::future::pending().await
 }
 
 /// Hands the session, or its streams, to the application, until the session is over.

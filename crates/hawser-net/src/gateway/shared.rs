@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hawser_types::{Budget, ByteCount, Charge, SessionId};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 
@@ -34,9 +35,9 @@ pub(super) struct Shared {
     pub(super) accounts: Accounts,
     pub(super) admission: Arc<dyn Admission>,
     pub(super) tls: TlsServer,
-    sessions: Mutex<HashMap<SessionId, Entry>>,
+    pub(super) sessions: Mutex<HashMap<SessionId, Entry>>,
     /// Locked after the sessions.
-    shares: Mutex<Shares>,
+    pub(super) shares: Mutex<Shares>,
     /// True once no session may begin any more; changes under the lock of the sessions.
     pub(super) closed: AtomicBool,
     pub(super) half_open: HalfOpen,
@@ -222,7 +223,7 @@ impl Shared {
 
     /// Counts since the gateway started.
     pub(super) fn counters(&self) -> GatewayCounters {
-        *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.counters.lock()
     }
 
     /// Makes room for one more session of `peer`, if its limits leave none: a client that was
@@ -247,7 +248,7 @@ impl Shared {
     /// Assigns a session to `peer`. It began with the key of an invite, and so was not counted
     /// among the client's. Returns false if the client has too many sessions then.
     pub(super) fn give(&self, session: SessionId, peer: PublicKey) -> bool {
-        let mut sessions = self.lock_sessions();
+        let mut sessions = self.sessions.lock();
         let own = sessions
             .iter()
             .filter(|(id, it)| **id != session && it.peer == peer);
@@ -268,7 +269,7 @@ impl Shared {
             return;
         };
         let own: Vec<(Instant, Driver)> = {
-            let sessions = self.lock_sessions();
+            let sessions = self.sessions.lock();
             let of_peer = || sessions.values().filter(|entry| entry.peer == *peer);
             let has_left = |entry: &Entry| entry.driver.channels().is_empty();
             if self.has_room(&sessions, peer, from) || of_peer().any(has_left) {
@@ -281,7 +282,7 @@ impl Shared {
         let drivers: Vec<Driver> = own.into_iter().map(|(_, driver)| driver).collect();
         if let Some(silent) = oldest_silent(&drivers, SIGN_OF_LIFE).await {
             tracing::info!(session = %silent.id(), %peer, "evicting silent session");
-            self.lock_sessions().remove(&silent.id());
+            self.sessions.lock().remove(&silent.id());
             silent.abort();
         }
     }
@@ -318,7 +319,7 @@ impl Shared {
 
     /// Notes that a stream was opened in a session.
     pub(super) fn note_used(&self, id: SessionId) {
-        if let Some(entry) = self.lock_sessions().get_mut(&id) {
+        if let Some(entry) = self.sessions.lock().get_mut(&id) {
             entry.used = Instant::now();
         }
     }
@@ -329,16 +330,8 @@ impl Shared {
             && source_of(entry.ends.remote.ip()) == source_of(from)
     }
 
-    pub(super) fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn lock_shares(&self) -> MutexGuard<'_, Shares> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn count(&self, count: impl FnOnce(&mut GatewayCounters)) {
-        count(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
+        count(&mut self.counters.lock());
     }
 
     /// Counts a session that is refused for a limit. Logs the 1st, 2nd, 4th, 8th … as a warning: a

@@ -289,7 +289,7 @@ async fn announce(driver: &Driver, gateway: &Gateway) -> ChannelId {
     let id = until(|| driver.take_grant()).await;
     driver.with(|session, now| session.begin_association(now, id));
     let is_known = || {
-        let sessions = gateway.shared.lock_sessions();
+        let sessions = gateway.shared.sessions.lock();
         let known = sessions.values().any(|it| it.driver.expected() == Some(id));
         known.then_some(())
     };

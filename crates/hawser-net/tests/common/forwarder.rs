@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -89,7 +90,7 @@ impl Forwarder {
 
     /// Returns all connections so far, in the order of their arrival.
     pub(crate) fn all_pipes(&self) -> Vec<Arc<Pipe>> {
-        lock(&self.shared.pipes).clone()
+        self.shared.pipes.lock().clone()
     }
 
     /// Ends all connections; new ones are refused until [`Forwarder::come_up`].
@@ -117,7 +118,7 @@ impl Drop for Forwarder {
 
 impl Pipe {
     pub(crate) fn kind(&self) -> Kind {
-        match &lock(&self.said)[..] {
+        match &self.said.lock()[..] {
             [0x16, ..] => Kind::First,
             [b'H', b'W', b'J', b'1', rest @ ..] if rest.len() >= 20 => {
                 let channel = [rest[16], rest[17], rest[18], rest[19]];
@@ -129,12 +130,12 @@ impl Pipe {
 
     /// Returns the first bytes from the client, up to some thousand.
     pub(crate) fn said(&self) -> Vec<u8> {
-        lock(&self.said).clone()
+        self.said.lock().clone()
     }
 
     /// Returns the number of bytes in that direction.
     pub(crate) fn forwarded(&self, way: Way) -> u64 {
-        lock(&self.forwarded)[way as usize]
+        self.forwarded.lock()[way as usize]
     }
 
     /// Ends the connection on both sides.
@@ -225,7 +226,7 @@ async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
             forwarded: Mutex::default(),
             over: AtomicBool::new(false),
         });
-        lock(&shared.pipes).push(Arc::clone(&pipe));
+        shared.pipes.lock().push(Arc::clone(&pipe));
         if *shared.down.borrow() {
             // The connection came too late to be cut with the others.
             pipe.cut();
@@ -261,7 +262,7 @@ async fn forward(
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         let bytes = &mut buffer[..read];
         if way == Way::ToGateway {
-            let mut said = lock(&pipe.said);
+            let mut said = pipe.said.lock();
             let room = MAX_SAID.saturating_sub(said.len()).min(read);
             said.extend_from_slice(&bytes[..room]);
         }
@@ -270,7 +271,7 @@ async fn forward(
         if to.write_all(&bytes[..passed]).await.is_err() {
             break;
         }
-        lock(&pipe.forwarded)[way as usize] += passed as u64;
+        pipe.forwarded.lock()[way as usize] += passed as u64;
     }
     let _ = to.shutdown().await;
 }
@@ -306,10 +307,6 @@ impl TlsOnly {
         }
         if self.over { 0 } else { bytes.len() }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const MAX_SAID: usize = 8 * 1024;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use hawser_net::client::{Client, ClientConfig};
 use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig, GatewayCounters};
 use hawser_net::stream::BondStream;
 use hawser_session::SessionConfig;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -29,21 +30,21 @@ pub(crate) struct Door {
 
 impl Admission for Door {
     fn admits(&self, key: &PublicKey) -> bool {
-        self.is_enrolled(key) || self.invites.lock().unwrap().contains_key(key)
+        self.is_enrolled(key) || self.invites.lock().contains_key(key)
     }
 
     fn is_enrolled(&self, key: &PublicKey) -> bool {
-        self.peers.lock().unwrap().contains(key)
+        self.peers.lock().contains(key)
     }
 
     fn enrol(&self, invite: PublicKey, client: PublicKey, _: &str) -> Result<(), String> {
-        let mut invites = self.invites.lock().unwrap();
+        let mut invites = self.invites.lock();
         let user = invites.get_mut(&invite).ok_or("no such invite")?;
         if user.is_some_and(|user| user != client) {
             return Err("used by another".to_owned());
         }
         *user = Some(client);
-        self.peers.lock().unwrap().insert(client);
+        self.peers.lock().insert(client);
         Ok(())
     }
 }
@@ -111,7 +112,7 @@ impl Pair {
         let expires = UnixTime::now() + Duration::from_secs(3600);
         let invite = Invite::generate(self.key, self.addresses(), expires).unwrap();
         let key = invite.enrolment_identity().public();
-        self.door.invites.lock().unwrap().insert(key, None);
+        self.door.invites.lock().insert(key, None);
         invite
     }
 
@@ -191,7 +192,7 @@ impl Pair {
     pub(crate) fn enrolled_client(&self) -> Client {
         let identity = Identity::generate().unwrap();
         let key = identity.public();
-        self.door.peers.lock().unwrap().insert(key);
+        self.door.peers.lock().insert(key);
         self.start(self.config(identity, None))
     }
 
@@ -227,12 +228,12 @@ impl Pair {
                 tokio::spawn(echo(incoming.stream));
             }
         });
-        *self.serving.lock().unwrap() = Some(task);
+        *self.serving.lock() = Some(task);
     }
 
     /// Closes the gateway gracefully.
     pub(crate) async fn close_gateway(self, patience: Duration) {
-        let serving = self.serving.lock().unwrap().take();
+        let serving = self.serving.lock().take();
         if let Some(task) = serving {
             task.abort();
             let _ = task.await;

@@ -1,9 +1,8 @@
-use std::sync::Mutex;
-
 use hawser_director::{AllLinkRules, Health};
 use hawser_link::links::Link;
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_types::ByteCount;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::super::testing::link;
@@ -58,11 +57,10 @@ impl Via for Scripted {
     async fn connect(&self, link: Option<&Link>, _to: SocketAddr) -> io::Result<Self::Stream> {
         let name = link.map_or("system", |link| &link.name);
         let at = self.begun.elapsed().as_millis();
-        self.log.lock().unwrap().push((name.to_owned(), at));
+        self.log.lock().push((name.to_owned(), at));
         let does = self
             .does
             .lock()
-            .unwrap()
             .iter()
             .find(|it| it.0 == name)
             .map(|it| it.1);
@@ -133,7 +131,7 @@ impl Bench {
     }
 
     fn set(&self, name: &'static str, does: Does) {
-        self.scripted.does.lock().unwrap().insert(0, (name, does));
+        self.scripted.does.lock().insert(0, (name, does));
     }
 
     /// Dials; returns the link that was taken and the milliseconds that it took.
@@ -148,7 +146,7 @@ impl Bench {
     }
 
     fn attempts(&self) -> Vec<(String, u128)> {
-        std::mem::take(&mut *self.scripted.log.lock().unwrap())
+        std::mem::take(&mut *self.scripted.log.lock())
     }
 
     fn health(&self, name: &str) -> Health {

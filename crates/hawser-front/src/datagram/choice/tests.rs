@@ -1,11 +1,11 @@
 use std::future::poll_fn;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use hawser_director::{LeftTo, SessionView};
 use hawser_policy::{Action, Condition, Mode, Rule, RuleSet};
 use hawser_sched::connection::{Class, ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::near::tests::Home;
@@ -31,13 +31,13 @@ impl DatagramPorts for Fake {
 impl DatagramPort for Fake {
     fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool {
         let sent = (destination.to_string(), payload.to_vec());
-        self.sent.lock().unwrap().push(sent);
+        self.sent.lock().push(sent);
         true
     }
 
     fn set_call(&mut self, destination: &Destination, is_call: bool) {
         if is_call {
-            self.calls.lock().unwrap().push(destination.to_string());
+            self.calls.lock().push(destination.to_string());
         }
     }
 
@@ -91,7 +91,7 @@ impl Scene {
         let to = to.parse().unwrap();
         assert!(self.port.send(&to, b"x"));
         self.turn().await;
-        let sent = |fake: &Fake| std::mem::take(&mut *fake.sent.lock().unwrap()).len();
+        let sent = |fake: &Fake| std::mem::take(&mut *fake.sent.lock()).len();
         match (sent(&self.direct), sent(&self.gateway)) {
             (1, 0) => By::Link,
             (0, 1) => By::Gateway,
@@ -210,7 +210,7 @@ async fn what_is_sent_before_the_way_is_known_goes_in_order() {
     }
     scene.turn().await;
     for fake in [&scene.direct, &scene.gateway] {
-        let sent = fake.sent.lock().unwrap();
+        let sent = fake.sent.lock();
         let payloads: Vec<&[u8]> = sent.iter().map(|(_, payload)| &payload[..]).collect();
         assert_eq!(payloads, [b"1", b"2", b"3"]);
     }
@@ -240,5 +240,5 @@ async fn the_gateway_hears_which_flows_are_calls() {
     for to in ["198.51.100.1:3478", OUT_THERE] {
         assert_eq!(scene.way(to).await, By::Gateway);
     }
-    assert_eq!(*scene.gateway.calls.lock().unwrap(), ["198.51.100.1:3478"]);
+    assert_eq!(*scene.gateway.calls.lock(), ["198.51.100.1:3478"]);
 }

@@ -1,10 +1,10 @@
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hawser_link::links::Link;
 use hawser_types::LinkIndex;
+use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 
 use super::*;
@@ -51,7 +51,7 @@ impl PlaceFlows for Arc<Script> {
     }
 
     fn stays(&self, link: &Link, _remote: IpAddr) -> bool {
-        !self.gone.lock().unwrap().contains(&link.addresses[0])
+        !self.gone.lock().contains(&link.addresses[0])
     }
 
     fn is_suspect(&self, _link: LinkIndex) -> bool {
@@ -59,7 +59,7 @@ impl PlaceFlows for Arc<Script> {
     }
 
     fn on_miss(&self, link: LinkIndex, _waited: Duration) {
-        self.missed.lock().unwrap().push(link);
+        self.missed.lock().push(link);
     }
 }
 
@@ -138,10 +138,10 @@ async fn a_flow_whose_link_is_gone_is_placed_anew_with_its_next_datagram() {
     assert!(send(&mut port, &destination, b"before"));
     let (_, from) = heard(&server).await;
     assert_eq!(from.ip().to_string(), ADDRESSES[0]);
-    script.gone.lock().unwrap().push(from.ip());
+    script.gone.lock().push(from.ip());
     assert!(send(&mut port, &destination, b"after"));
     assert_eq!(heard(&server).await.1.ip().to_string(), ADDRESSES[1]);
-    assert!(script.missed.lock().unwrap().is_empty());
+    assert!(script.missed.lock().is_empty());
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn a_flow_without_any_answer_tries_each_link_once_and_then_stays() {
     server.send_to(b"pong", from).await.unwrap();
     answer(&mut port).await;
     // The first link is the one without an answer.
-    assert_eq!(*script.missed.lock().unwrap(), [LinkIndex::new(1)]);
+    assert_eq!(*script.missed.lock(), [LinkIndex::new(1)]);
 }
 
 #[tokio::test]

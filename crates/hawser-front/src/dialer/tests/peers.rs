@@ -1,6 +1,5 @@
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hawser_keys::identity::{Identity, PublicKey};
@@ -8,6 +7,7 @@ use hawser_link::links::Link;
 use hawser_policy::{Action, Avoid, LinkChoice, Mode, Rule, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_seal::server_handshake;
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -43,7 +43,7 @@ impl Sessions for Fake {
 
     fn way(&self, _: PublicKey, _: IpAddr) -> Option<Self> {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let answer = *self.answer.lock().unwrap();
+        let answer = *self.answer.lock();
         (answer != Answer::Nothing).then(|| self.clone())
     }
 }
@@ -55,7 +55,7 @@ impl Dialer for Fake {
         let Host::Ip(address) = destination.host else {
             return Err(DialError::Internal);
         };
-        let answer = *self.answer.lock().unwrap();
+        let answer = *self.answer.lock();
         match answer {
             Answer::Opens | Answer::Nothing => {
                 self.opened.fetch_add(1, Ordering::Relaxed);
@@ -200,7 +200,7 @@ async fn is_used_again_after(answer: Answer) {
     assert!(!scene.is_bonded(&origin).await);
     scene.found().await;
     assert!(!scene.is_bonded(&origin).await);
-    *scene.sessions.answer.lock().unwrap() = Answer::Opens;
+    *scene.sessions.answer.lock() = Answer::Opens;
     assert!(scene.is_bonded(&origin).await);
 }
 
@@ -230,7 +230,7 @@ async fn carried_and_then(answer: Answer, may_fall_back: bool) -> Scene {
     assert!(!scene.is_bonded(&origin).await);
     scene.found().await;
     assert!(scene.is_bonded(&origin).await);
-    *scene.sessions.answer.lock().unwrap() = answer;
+    *scene.sessions.answer.lock() = answer;
     // Waiting in vain takes no real time.
     tokio::time::pause();
     scene
@@ -251,7 +251,7 @@ async fn where_a_peer_carried_connections_its_silence_is_no_reason_for_plain_tcp
             assert_eq!(dialed.err(), Some(refused), "{answer:?} {destination}");
         }
         // The same peer is used when it answers again.
-        *scene.sessions.answer.lock().unwrap() = Answer::Opens;
+        *scene.sessions.answer.lock() = Answer::Opens;
         assert!(scene.is_bonded(&scene.origin.to_string()).await);
         tokio::time::resume();
     }
@@ -277,7 +277,7 @@ async fn while_a_peer_is_silent_one_connection_waits_for_it() {
             assert!(waits, "the one that waits was done before");
         }
         // The peer answers again: new connections notice it first.
-        *scene.sessions.answer.lock().unwrap() = Answer::Opens;
+        *scene.sessions.answer.lock() = Answer::Opens;
         assert!(scene.is_bonded(&scene.origin.to_string()).await);
         drop(waiting);
         tokio::time::resume();

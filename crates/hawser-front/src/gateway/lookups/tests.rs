@@ -151,7 +151,7 @@ async fn a_lookup_that_fails_in_itself_leaves_nothing_behind() {
         assert_eq!(failed, Err(DialError::Internal));
     }
     assert_eq!(scene.asked(), 3);
-    let book = lock(&scene.lookups.book);
+    let book = scene.lookups.book.lock();
     assert!(book.running.is_empty());
     assert_eq!(scene.lookups.common.available_permits(), COMMON_LOOKUPS);
 }
@@ -167,7 +167,7 @@ async fn clients_that_ask_for_nothing_any_more_are_forgotten() {
             assert_eq!(scene.ask(ClientId::new(key), &name).await, found());
         }
     }
-    assert!(lock(&scene.lookups.book).shares.by_client.len() <= MIN_SWEPT);
+    assert!(scene.lookups.book.lock().shares.by_client.len() <= MIN_SWEPT);
 }
 
 const HANGS: Duration = Duration::from_secs(30);

@@ -18,7 +18,7 @@ impl DiscoveredServers {
         let running = self.shared.running();
         let begun = self.shared.pool.clients().into_keys();
         let pins: Vec<Pin> = begun.filter_map(|it| self.shared.pin_of(it)).collect();
-        let servers = self.shared.lock();
+        let servers = self.shared.servers.lock();
         let found = pins.into_iter().map(|pin| FoundServer {
             at: pin.at,
             key: pin.key,
@@ -57,7 +57,7 @@ impl Shared {
         // A session that began on a connection to the service may have no probe result.
         let known = |pin: &Pin| self.finder.known(pin.at.ip());
         let is_its = |pin: &Pin| known(pin).is_none_or(|key| key == pin.key);
-        let (now, servers) = (Instant::now(), self.lock());
+        let (now, servers) = (Instant::now(), self.servers.lock());
         let of_use = |pin: &Pin| !servers.is_set_aside(pin.at, now);
         pins.filter(|pin| is_its(pin) && of_use(pin)).collect()
     }

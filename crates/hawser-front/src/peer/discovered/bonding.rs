@@ -9,7 +9,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -20,6 +20,7 @@ use hawser_net::client::{FirstConnection, SharedPort};
 use hawser_seal::TlsClient;
 use hawser_types::{Instant as KernelTime, LinkIndex};
 use hawser_wire::KeyHint;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
@@ -63,7 +64,7 @@ impl Shared {
             return false;
         }
         let is_required = pin.is_some_and(|pin| self.is_required(pin));
-        let (servers, now) = (self.lock(), Instant::now());
+        let (servers, now) = (self.servers.lock(), Instant::now());
         servers.takes_bonds(at, now) && (is_required || !servers.is_set_aside(at, now))
     }
 
@@ -85,7 +86,7 @@ impl Shared {
             self.names.note(name, at.ip());
         }
         if !answer.bond {
-            self.lock().note_bond_refused(at, Instant::now());
+            self.servers.lock().note_bond_refused(at, Instant::now());
             return BondAnswer::Refused;
         }
         self.taken(&learnt, answer.offer.key_hint, (socket, at), origin)
@@ -103,7 +104,7 @@ impl Shared {
         if (self.is_enrolled)(at.ip()) {
             return None;
         }
-        self.lock().note_offer(at, hint);
+        self.servers.lock().note_offer(at, hint);
         let (hint, link, pin) = (hint?, learnt.link?, self.pin(at));
         if pin.is_some_and(|pin| pin.key.hint() != hint) {
             self.tell(at, Problem::OtherHint);
@@ -144,7 +145,7 @@ impl Shared {
                     let begun = self.begin_on(taken).await;
                     if begun.is_none() {
                         // The port for hosts that have not enrolled may still give a session.
-                        self.lock().note_no_bond(at, Instant::now());
+                        self.servers.lock().note_no_bond(at, Instant::now());
                         self.look_for(at);
                     }
                     begun
@@ -160,7 +161,7 @@ impl Shared {
         let (pin, way) = begun.ok_or(DialError::GatewayUnavailable)?;
         let dialed = self.dial_by(way, pin, origin).await;
         if dialed.is_ok() {
-            self.lock().note_bond(at);
+            self.servers.lock().note_bond(at);
         }
         dialed
     }
@@ -243,8 +244,8 @@ impl SharedPort for ServicePort {
 
     fn may_ask(&self) -> bool {
         let (servers, now) = (self.servers.upgrade(), Instant::now());
-        let is_silent = self.silent_until().is_some_and(|until| now < until);
-        !is_silent && servers.is_some_and(|it| it.lock().takes_bonds(self.at, now))
+        let is_silent = self.silent_until.lock().is_some_and(|until| now < until);
+        !is_silent && servers.is_some_and(|it| it.servers.lock().takes_bonds(self.at, now))
     }
 
     fn has_taken(&self, socket: BorrowedFd<'_>) -> bool {
@@ -263,19 +264,12 @@ impl SharedPort for ServicePort {
                 return true;
             }
             Some(Outcome::Answered(answer)) if !answer.bond => {
-                servers.lock().note_bond_refused(self.at, now);
+                servers.servers.lock().note_bond_refused(self.at, now);
             }
             // Only this session pauses: connections over other links may still get a bond.
-            _ => *self.silent_until() = Some(now + ASIDE),
+            _ => *self.silent_until.lock() = Some(now + ASIDE),
         }
         false
-    }
-}
-
-impl ServicePort {
-    fn silent_until(&self) -> MutexGuard<'_, Option<Instant>> {
-        let lock = self.silent_until.lock();
-        lock.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -12,6 +12,7 @@ use hawser_keys::store::{Pin, PinStore, StoreError};
 use hawser_keys::unix_time::UnixTime;
 use hawser_net::client::{Client, FirstConnection};
 use hawser_policy::RuleSet;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -99,7 +100,7 @@ impl Shared {
         if (self.is_enrolled)(at.ip()) {
             return;
         }
-        self.lock().note_asked(at, Instant::now());
+        self.servers.lock().note_asked(at, Instant::now());
         if self.is_hint_amiss(at) {
             return;
         }
@@ -121,7 +122,7 @@ impl Shared {
 
     /// Returns whether the server has shown that it has Hawser, or can't be observed.
     pub(super) fn is_likely(&self, at: SocketAddr) -> bool {
-        let has_said_so = self.lock().has_offered(at);
+        let has_said_so = self.servers.lock().has_offered(at);
         let spoken = self.spoken.as_ref();
         has_said_so || spoken.is_some_and(|it| (it.are_silent)(at.ip())) || self.pin(at).is_some()
     }
@@ -133,7 +134,7 @@ impl Shared {
 
     /// Returns whether the last handshake named another key than the pinned one.
     pub(super) fn is_hint_amiss(&self, at: SocketAddr) -> bool {
-        let hint = self.lock().hint(at);
+        let hint = self.servers.lock().hint(at);
         let pin = self.pin(at);
         pin.zip(hint)
             .is_some_and(|(pin, hint)| pin.key.hint() != hint)
@@ -193,7 +194,7 @@ impl Shared {
         match &dialed {
             Ok(stream) => {
                 self.pool.note_opened();
-                self.lock().set_problem(at, None);
+                self.servers.lock().set_problem(at, None);
                 // From now on, keep the pin as long as the server wants.
                 let wanted = <[u8; 4]>::try_from(stream.answer()).map_or(FIRST_PIN, |seconds| {
                     Duration::from_secs(u32::from_be_bytes(seconds).into())
@@ -208,7 +209,7 @@ impl Shared {
             Err(error) => {
                 let is_fronted = *error != DialError::RefusedByPolicy;
                 let span = if is_fronted { ASIDE } else { NOT_FRONTED };
-                self.lock().set_aside(at, span, Instant::now());
+                self.servers.lock().set_aside(at, span, Instant::now());
                 self.tell(at, Problem::Refused(*error));
                 if !is_fronted {
                     self.pool.give_up(far(pin));
@@ -222,7 +223,7 @@ impl Shared {
 
     /// Records and logs why connections to a server go without a session.
     pub(super) fn tell(&self, at: SocketAddr, problem: Problem) {
-        if !self.lock().set_problem(at, Some(problem)) {
+        if !self.servers.lock().set_problem(at, Some(problem)) {
             return;
         }
         match problem {
@@ -232,10 +233,6 @@ impl Shared {
             }
             _ => tracing::warn!(server = %at, %problem, "not bonded with this server"),
         }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Servers> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -247,11 +244,11 @@ pub(super) fn far(pin: Pin) -> (SocketAddr, PublicKey) {
 /// Begins a session with the server at `at`, which has proved `key`, if that key or no key is
 /// pinned there.
 pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
-    let hint = shared.lock().hint(at);
+    let hint = shared.servers.lock().hint(at);
     if hint.is_some_and(|hint| hint != key.hint()) {
         return shared.tell(at, Problem::OtherHint);
     }
-    let is_amiss = shared.lock().is_set_aside(at, Instant::now());
+    let is_amiss = shared.servers.lock().is_set_aside(at, Instant::now());
     let pin = match shared.pins.pin(at, UnixTime::now()) {
         Some(pin) => pin,
         // The server is set aside, as for a port that is not fronted.

@@ -129,9 +129,7 @@ impl Scene {
             require_bonded,
             handshakes: speaking.then(|| Handshakes {
                 heard: hears,
-                answers: Box::new(move |_| {
-                    learnt((*answers.lock().unwrap())?, *silent_for.lock().unwrap())
-                }),
+                answers: Box::new(move |_| learnt((*answers.lock())?, *silent_for.lock())),
                 are_silent: Box::new(|at| at == SILENT),
             }),
         });
@@ -152,7 +150,7 @@ impl Scene {
     /// *bond*.
     fn close(&self, bond: bool) {
         self.is_closed.store(true, Ordering::Relaxed);
-        *self.answer.lock().unwrap() = offer(server_key()).map(|offer| SynOption {
+        *self.answer.lock() = offer(server_key()).map(|offer| SynOption {
             offer,
             bond,
             connection: 1,
@@ -307,7 +305,12 @@ async fn where_handshakes_speak_a_server_is_probed_once_its_own_has_said_that_it
     assert!(!may_have_it(service(22)));
     // No connection that Hawser could have taken over has gone there.
     let shared = &scene.servers.shared;
-    assert!(!shared.lock().is_asked(service(PORT), Instant::now()));
+    assert!(
+        !shared
+            .servers
+            .lock()
+            .is_asked(service(PORT), Instant::now())
+    );
     assert!(scene.servers.clients().is_empty());
     let scene = Scene::new(Some(server_key()), false).await;
     let may_have_it = |at| scene.servers.shared.may_have_it(at);
@@ -333,7 +336,10 @@ async fn a_hint_of_another_key_ends_it_before_anything_is_begun() {
         offer: offer(server_key()),
     };
     scene.heard.send(right).await.unwrap();
-    until("it is heard", || shared.lock().has_offered(service(22))).await;
+    until("it is heard", || {
+        shared.servers.lock().has_offered(service(22))
+    })
+    .await;
     assert_eq!(scene.problem(), Some(Problem::OtherHint));
     assert_eq!(scene.server.counters().connections, 0);
     // The hint must match the key of a server that is not known yet, too.
@@ -369,7 +375,7 @@ async fn a_server_that_says_nothing_any_more_is_told_unless_a_session_with_it_ru
 async fn connections_that_rules_keep_from_some_links_have_no_server_asked() {
     let scene = Scene::new(Some(server_key()), false).await;
     let (at, shared, origin) = (service(PORT), &scene.servers.shared, Origin::default());
-    let is_asked = || shared.lock().is_asked(at, Instant::now());
+    let is_asked = || shared.servers.lock().is_asked(at, Instant::now());
     let direct = Rule {
         then: Action {
             mode: Some(Mode::Direct),
@@ -447,6 +453,7 @@ async fn a_session_on_a_connection_takes_the_place_of_one_without_an_answer() {
         !scene
             .servers
             .shared
+            .servers
             .lock()
             .is_set_aside(service(PORT), Instant::now())
     );
@@ -467,7 +474,7 @@ async fn a_connection_that_was_silent_for_too_long_is_reset_and_begins_nothing()
     scene.close(true);
     let origin = Origin::default();
     // The connection is stale, however quick this process is from then on.
-    *scene.silence.lock().unwrap() = Duration::from_millis(60);
+    *scene.silence.lock() = Duration::from_millis(60);
     let BondAnswer::Taken(way) = scene.connect_asking(&origin).await else {
         panic!("the server has agreed");
     };
@@ -484,11 +491,11 @@ async fn a_join_on_a_connection_that_was_silent_for_too_long_says_nothing_there(
     let shared = &scene.servers.shared;
     let port = shared.service_port(service(PORT), server_key().hint());
     let stream = connect_tcp(scene.door).await.unwrap();
-    *scene.silence.lock().unwrap() = Duration::from_millis(60);
+    *scene.silence.lock() = Duration::from_millis(60);
     assert!(!port.has_taken(stream.as_fd()));
     // The server has answered, and may be asked again.
     assert!(port.may_ask());
-    *scene.silence.lock().unwrap() = Duration::ZERO;
+    *scene.silence.lock() = Duration::ZERO;
     let taken = || port.has_taken(stream.as_fd());
     // On a busy machine even this connection may be seen too late.
     until("one is soon enough", taken).await;
@@ -583,7 +590,14 @@ async fn a_host_that_this_one_has_enrolled_with_is_left_alone() {
         assert!(servers.dial(&at.into(), &origin).is_none());
         assert!(servers.required(at, &at.into(), &origin).is_none());
     }
-    assert!(servers.shared.lock().asked(Instant::now()).is_empty());
+    assert!(
+        servers
+            .shared
+            .servers
+            .lock()
+            .asked(Instant::now())
+            .is_empty()
+    );
     let to = at;
     take_in(&servers.shared, Heard { to, offer: None });
     assert_eq!(scene.problem(), None);

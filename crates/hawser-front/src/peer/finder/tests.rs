@@ -79,7 +79,7 @@ fn leading_to(place: SocketAddr, count: &Arc<AtomicUsize>) -> impl Connect<Strea
 
 /// Waits until the probe of an address is over.
 async fn settled(finder: &PeerFinder, address: IpAddr) {
-    while finder.shared.lock().is_probing(address) {
+    while finder.shared.cache.lock().is_probing(address) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -129,11 +129,11 @@ async fn a_peer_that_begins_to_run_later_is_found_when_it_is_asked_for_again() {
     let closed = ClosedPort::new();
     let target = Arc::new(Mutex::new(closed.address()));
     let there = Arc::clone(&target);
-    let connect = move |_| TcpStream::connect(*there.lock().unwrap());
+    let connect = move |_| TcpStream::connect(*there.lock());
     let finder = PeerFinder::start(connect, known, settings());
     assert_eq!(finder.ask(address(1)), None);
     settled(&finder, address(1)).await;
-    *target.lock().unwrap() = listen(Listener::Peer).await;
+    *target.lock() = listen(Listener::Peer).await;
     let asking = async {
         while finder.ask(address(1)).is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -166,6 +166,6 @@ async fn many_destinations_at_once_wait_for_their_turn_or_are_left_out() {
     }
     tokio::time::sleep(Duration::from_millis(30)).await;
     assert_eq!(count.load(Ordering::Relaxed), MAX_AT_ONCE);
-    let waiting = (0..=255).filter(|n| finder.shared.lock().is_probing(address(*n)));
+    let waiting = (0..=255).filter(|n| finder.shared.cache.lock().is_probing(address(*n)));
     assert!(waiting.count() <= MAX_WAITING + MAX_AT_ONCE + 1);
 }

@@ -1,7 +1,7 @@
 //! The state of each host that is known by name: its addresses, and the sessions with it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_keys::host_port::HostPort;
@@ -9,6 +9,7 @@ use hawser_keys::identity::PublicKey;
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
 use hawser_types::HostNameAt;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -129,7 +130,7 @@ impl Shared {
     /// Returns a session for a stream that is about to be opened. This counts as use of the host's
     /// sessions, however short the stream is.
     pub(super) fn way_for_stream(&self, name: &HostNameAt) -> Option<Way> {
-        if let Some(peer) = self.lock().get_mut(name) {
+        if let Some(peer) = self.peers.lock().get_mut(name) {
             let now = Instant::now();
             peer.sessions.values_mut().for_each(|it| it.used = now);
         }
@@ -138,7 +139,7 @@ impl Shared {
 
     /// Returns the clients of the host's door, connected or not, the preferred one first.
     pub(super) fn clients_of(&self, name: &HostNameAt) -> Vec<Arc<Client>> {
-        let peers = self.lock();
+        let peers = self.peers.lock();
         let running = peers
             .get(name)
             .into_iter()
@@ -154,7 +155,7 @@ impl Shared {
     pub(super) fn seek(self: &Arc<Self>, name: &HostNameAt) -> Result<Waiting, DialError> {
         let is_first;
         {
-            let mut peers = self.lock();
+            let mut peers = self.peers.lock();
             let peer = peers.entry(name.clone()).or_default();
             let is_fresh = |(_, at): &(String, Instant)| at.elapsed() < KEEP_PROBLEM;
             if peer.problem.as_ref().is_some_and(is_fresh) {
@@ -190,7 +191,7 @@ impl Shared {
         let Some(key) = self.book.store().peer(name).and_then(|peer| peer.key) else {
             return;
         };
-        let mut peers = self.lock();
+        let mut peers = self.peers.lock();
         let Some(peer) = peers.get_mut(name) else {
             return;
         };
@@ -212,7 +213,7 @@ impl Shared {
         let Some(key) = self.book.store().peer(name).and_then(|peer| peer.key) else {
             return false;
         };
-        let mut peers = self.lock();
+        let mut peers = self.peers.lock();
         let Some(peer) = peers.get_mut(name) else {
             return false;
         };
@@ -254,7 +255,7 @@ impl Shared {
     /// Records that the host can be reached at these addresses now.
     pub(super) fn reached(self: &Arc<Self>, name: &HostNameAt, addresses: Vec<HostPort>) {
         let is_wanted = {
-            let mut peers = self.lock();
+            let mut peers = self.peers.lock();
             let peer = peers.entry(name.clone()).or_default();
             peer.problem = None;
             peer.failures = 0;
@@ -277,7 +278,7 @@ impl Shared {
     /// Records the end of the call with the host. Returns the pause before the next call.
     pub(super) fn ended(&self, name: &HostNameAt, problem: Option<String>) -> Duration {
         let pause = {
-            let mut peers = self.lock();
+            let mut peers = self.peers.lock();
             let peer = peers.entry(name.clone()).or_default();
             if let Some(problem) = problem {
                 peer.problem = Some((problem, Instant::now()));
@@ -291,7 +292,7 @@ impl Shared {
 
     /// Returns why the host can't be reached, if no session with it is left to try.
     pub(super) fn problem(&self, name: &HostNameAt) -> Option<String> {
-        let peers = self.lock();
+        let peers = self.peers.lock();
         let peer = peers.get(name)?;
         let (problem, _) = peer.problem.as_ref().filter(|_| peer.sessions.is_empty())?;
         Some(problem.clone())
@@ -299,7 +300,7 @@ impl Shared {
 
     /// Describes what a connection waits for.
     pub(super) fn why_not_yet(&self, name: &HostNameAt) -> String {
-        let peers = self.lock();
+        let peers = self.peers.lock();
         let peer = peers.get(name);
         let sessions = peer.map(|peer| &peer.sessions);
         let called = peer.and_then(|peer| peer.problem.as_ref());
@@ -321,7 +322,7 @@ impl Shared {
     }
 
     pub(super) fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
-        let peers = self.lock();
+        let peers = self.peers.lock();
         let sessions = peers.values().flat_map(|peer| peer.sessions.values());
         sessions
             .map(|running| (running.key, Arc::clone(&running.client)))
@@ -329,7 +330,7 @@ impl Shared {
     }
 
     pub(super) fn take_clients(&self) -> Vec<Arc<Client>> {
-        let mut peers = self.lock();
+        let mut peers = self.peers.lock();
         let sessions = peers
             .values_mut()
             .map(|peer| std::mem::take(&mut peer.sessions));
@@ -343,14 +344,16 @@ impl Shared {
     /// the book or have another key in it.
     pub(super) fn take_unused(&self, idle: Duration) -> Vec<Arc<Client>> {
         let mut taken = Vec::new();
-        let mut peers = self.lock();
+        let mut peers = self.peers.lock();
         for (name, peer) in peers.iter_mut() {
             let key = self.book.store().peer(name).and_then(|peer| peer.key);
             let is_relayed = peer.sessions.get(&Route::Relayed);
             let is_relayed = is_relayed.is_some_and(|it| it.client.is_admitted());
             let before = peer.sessions.len();
             for (route, mut running) in std::mem::take(&mut peer.sessions) {
-                if peer.waiting > 0 || running.is_used() {
+                // A stream holds the client, as `running` and its tasks do.
+                let is_used = Arc::strong_count(&running.client) > 1 + running.tasks.len();
+                if peer.waiting > 0 || is_used {
                     running.used = Instant::now();
                 }
                 // The attempt has shown that no direct way leads there.
@@ -381,18 +384,9 @@ impl Shared {
         });
         taken
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<HostNameAt, Peer>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Running {
-    /// Whether a stream uses it: each stream holds the client, as this struct and its tasks do.
-    fn is_used(&self) -> bool {
-        Arc::strong_count(&self.client) > 1 + self.tasks.len()
-    }
-
     fn stop(self) -> Arc<Client> {
         self.tasks.iter().for_each(AbortHandle::abort);
         self.client
@@ -407,7 +401,7 @@ pub(super) struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(peer) = self.shared.lock().get_mut(&self.name) {
+        if let Some(peer) = self.shared.peers.lock().get_mut(&self.name) {
             peer.waiting -= 1;
         }
     }

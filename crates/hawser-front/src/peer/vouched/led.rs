@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -72,7 +73,7 @@ impl Led {
 
     /// Sets the addresses of this machine's name servers.
     pub(super) fn set_name_servers(&self, servers: BTreeSet<IpAddr>) {
-        *lock(&self.name_servers) = servers;
+        *self.name_servers.lock() = servers;
     }
 
     /// Records that a name leads to these addresses. Returns the version that contains all of them;
@@ -82,7 +83,7 @@ impl Led {
         watched: &Arc<Watched>,
         addresses: &[IpAddr],
     ) -> Result<u64, NotHeld> {
-        let (mut known, at) = (lock(&self.known), Instant::now());
+        let (mut known, at) = (self.known.lock(), Instant::now());
         let mut outcome = Ok(());
         for address in addresses.iter().map(IpAddr::to_canonical) {
             if self.is_never(address) {
@@ -109,7 +110,7 @@ impl Led {
 
     /// Records that a server at this address has proved a key of the name.
     pub(super) fn note_proved(&self, watched: &Arc<Watched>, address: IpAddr) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let told = known.get_mut(&address.to_canonical()).into_iter().flatten();
         for told in told.filter(|it| it.is_of(watched)) {
             told.is_proved = true;
@@ -118,7 +119,7 @@ impl Led {
 
     /// Returns the names that lead to an address, the most recently told first.
     pub(super) fn names_of(&self, address: IpAddr) -> Vec<Arc<Watched>> {
-        let (known, now) = (lock(&self.known), Instant::now());
+        let (known, now) = (self.known.lock(), Instant::now());
         let address = address.to_canonical();
         let names = known.get(&address).filter(|_| !self.is_never(address));
         let names = names.into_iter().flatten().filter(|it| !it.is_over(now));
@@ -127,7 +128,7 @@ impl Led {
 
     /// Returns the version, and all addresses with their names.
     pub(super) fn list(&self) -> (u64, Vec<(IpAddr, Arc<Watched>)>) {
-        let (known, now) = (lock(&self.known), Instant::now());
+        let (known, now) = (self.known.lock(), Instant::now());
         // An address may have become one of this machine's since.
         let held = known
             .iter()
@@ -141,7 +142,7 @@ impl Led {
     }
 
     fn is_never(&self, address: IpAddr) -> bool {
-        self.machine.has(address) || lock(&self.name_servers).contains(&address)
+        self.machine.has(address) || self.name_servers.lock().contains(&address)
     }
 
     /// Makes room for one more address of a name; returns whether there is room.
@@ -214,10 +215,6 @@ impl Told {
     fn may_give_way(&self, now: Instant) -> bool {
         !self.is_proved && now.duration_since(self.at) > UNPROVED_FOR
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lifetime of an entry: few answers may be kept for longer, and few applications keep them.

@@ -117,9 +117,15 @@ impl Shared {
         }
     }
 
-    /// Returns the watched name that equals `name`.
+    /// Returns the watched name that equals `name`; a name with a final dot is the same one.
     pub(super) fn named(&self, name: &str) -> Option<Arc<Watched>> {
-        self.watched().find(|it| is_same(&it.name, name)).cloned()
+        let without_dot = name.trim_end_matches('.');
+        let is_same = |it: &HostName| {
+            it.as_str()
+                .trim_end_matches('.')
+                .eq_ignore_ascii_case(without_dot)
+        };
+        self.watched().find(|it| is_same(&it.name)).cloned()
     }
 
     /// Returns the held ports of a name; `None` stands for all ports, while there is no voucher.
@@ -281,7 +287,7 @@ impl Shared {
             Some(Proved { of, address, key })
         };
         let known = || {
-            let mut proved = first.of.proved();
+            let mut proved = first.of.proved.lock();
             proved.retain(|it| self.pool.has(it));
             let there = proved.iter().filter(|it| at.is_none_or(|at| at == it.0));
             let mut there = there.filter_map(|(address, key)| proved_by(*address, *key));
@@ -306,7 +312,7 @@ impl Shared {
             return Err(Refusal::OtherKey { got, vouched });
         };
         self.led.note_proved(&proved.of, address);
-        first.of.proved().insert((address, got));
+        first.of.proved.lock().insert((address, got));
         Ok(proved)
     }
 
@@ -322,7 +328,11 @@ impl Shared {
         let no_key = |reason: String| Refusal::NoKey { port, reason };
         let asking = async {
             let stream = match at {
-                Some(at) => self.connect_at(at, port).await,
+                Some(at) => {
+                    let destination = Destination::new(Host::Ip(at), port);
+                    let request = Origin::default().towards(&destination);
+                    self.links.dial(request, vec![at], Vec::new()).await
+                }
                 None => self.connect(watched, port).await,
             };
             let stream = as_its_own(&stream.map_err(not_reached)?);
@@ -337,13 +347,6 @@ impl Shared {
         timeout(ASK_PATIENCE, asking)
             .await
             .unwrap_or(Err(not_reached(DialError::TimedOut)))
-    }
-
-    /// Connects to a port of an address over whichever link leads there.
-    async fn connect_at(&self, at: IpAddr, port: u16) -> Result<Counted<TcpStream>, DialError> {
-        let destination = Destination::new(Host::Ip(at), port);
-        let request = Origin::default().towards(&destination);
-        self.links.dial(request, vec![at], Vec::new()).await
     }
 
     /// Connects to a port of a name over whichever link leads there.
@@ -402,7 +405,10 @@ pub(super) async fn keep(shared: Arc<Shared>, watched: Arc<Watched>) {
                     told = Some(kept.bonded.clone());
                 }
                 pause = FIRST_PAUSE;
-                before_next(&kept)
+                // Early enough that a new key becomes known in time.
+                let half = kept.until.since(kept.since) / 2;
+                let age = UnixTime::now().since(kept.since);
+                half.min(FETCH_EVERY).saturating_sub(age)
             }
             Err(problem) => {
                 if watched.note_fetched(Some(problem.clone())) {
@@ -416,13 +422,6 @@ pub(super) async fn keep(shared: Arc<Shared>, watched: Arc<Watched>) {
         sleep(MIN_PAUSE).await;
         watched.until_wanted(wait).await;
     }
-}
-
-/// Returns the time until a voucher is fetched again, so that a new key becomes known in time.
-fn before_next(kept: &KeptVoucher) -> Duration {
-    let half = kept.until.since(kept.since) / 2;
-    let age = UnixTime::now().since(kept.since);
-    half.min(FETCH_EVERY).saturating_sub(age)
 }
 
 fn tell(name: &HostName, kept: &KeptVoucher) {
@@ -441,12 +440,6 @@ fn tell(name: &HostName, kept: &KeptVoucher) {
 fn as_its_own(stream: &Counted<TcpStream>) -> std::io::Result<TcpStream> {
     let socket = stream.socket().try_clone_to_owned()?;
     TcpStream::from_std(socket.into())
-}
-
-/// A name with a final dot is the same one.
-fn is_same(a: &HostName, b: &str) -> bool {
-    let (a, b) = (a.as_str().trim_end_matches('.'), b.trim_end_matches('.'));
-    a.eq_ignore_ascii_case(b)
 }
 
 /// Most ports of an address, of all names that lead there, that the kernel is told one by one.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_keys::identity::PublicKey;
 use hawser_types::HostName;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::refusal::Refusal;
@@ -19,8 +19,8 @@ pub(super) struct Watched {
     fetched: watch::Sender<Fetched>,
     /// Signals that a connection waits for the voucher, or that a proved key is not in it.
     wanted: Notify,
-    /// Servers that have proved keys, with which there is a session.
-    proved: Mutex<BTreeSet<(IpAddr, PublicKey)>>,
+    /// Servers that have proved keys, as long as there is a session with them.
+    pub(super) proved: Mutex<BTreeSet<(IpAddr, PublicKey)>>,
     /// Held by the connection that asks a server for its key.
     pub(super) asking: tokio::sync::Mutex<()>,
     refused: Mutex<Option<(u16, Refusal)>>,
@@ -45,11 +45,6 @@ impl Watched {
             asking: tokio::sync::Mutex::default(),
             refused: Mutex::default(),
         }
-    }
-
-    /// Returns the servers that have proved keys, as long as there is a session with them.
-    pub(super) fn proved(&self) -> MutexGuard<'_, BTreeSet<(IpAddr, PublicKey)>> {
-        self.proved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the end of an attempt to fetch its voucher. Returns whether the problem is news.
@@ -89,16 +84,12 @@ impl Watched {
 
     /// Stores the outcome of a connection to one of its ports. Returns whether it is news.
     pub(super) fn set_refused(&self, refused: Option<(u16, Refusal)>) -> bool {
-        let before = std::mem::replace(&mut *self.lock(), refused.clone());
+        let before = std::mem::replace(&mut *self.refused.lock(), refused.clone());
         before != refused
     }
 
     /// Why the last connection was refused, and to which port.
     pub(super) fn refused(&self) -> Option<(u16, Refusal)> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<(u16, Refusal)>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refused.lock().clone()
     }
 }

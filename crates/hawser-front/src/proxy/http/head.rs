@@ -44,7 +44,8 @@ impl HeadScanner {
             return Parse::Malformed(Malformed::Header);
         }
         let mut position = self.scanned.max(lead);
-        while let Some(found) = bytes.get(position..).and_then(next_line_end) {
+        let line_end = |rest: &[u8]| rest.iter().position(|&byte| byte == b'\n');
+        while let Some(found) = bytes.get(position..).and_then(line_end) {
             position += found + 1;
             let rest = bytes.get(position..).unwrap_or_default();
             let blank = match rest {
@@ -87,10 +88,6 @@ pub(super) fn malformed_by(error: httparse::Error) -> Malformed {
 
 pub(super) const NO_FIELDS: [httparse::Header<'static>; MAX_FIELDS] =
     [httparse::EMPTY_HEADER; MAX_FIELDS];
-
-fn next_line_end(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&byte| byte == b'\n')
-}
 
 /// The longest header block that is read, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 64 * 1024;

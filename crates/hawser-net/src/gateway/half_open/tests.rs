@@ -18,7 +18,13 @@ fn address_of(text: &str) -> Origin {
 }
 
 fn has_place(place: &Place) -> bool {
-    place.half_open.lock().holders.get(place.number).is_some()
+    place
+        .half_open
+        .places
+        .lock()
+        .holders
+        .get(place.number)
+        .is_some()
 }
 
 #[test]
@@ -103,7 +109,7 @@ fn places_come_back() {
         let place = enter(&half_open, "192.0.2.1");
         place.join(SessionId::new([1; 16]));
     }
-    let places = half_open.lock();
+    let places = half_open.places.lock();
     assert!(places.holders.is_empty() && places.line.is_empty() && places.joins.is_empty());
 }
 
@@ -121,7 +127,7 @@ fn joins_of_a_live_session_are_not_displaced_and_leave_places_for_other_sessions
         .map(|n| enter(&half_open, &format!("10.{}.{}.1", n / 250, n % 250)))
         .collect();
     let kept = |places: &[Place]| {
-        let all = half_open.lock();
+        let all = half_open.places.lock();
         let is_kept = |it: &&Place| all.joins.contains_key(&it.number);
         places.iter().filter(is_kept).count()
     };
@@ -145,7 +151,7 @@ async fn clients_that_come_at_once_wait_for_each_other_and_displace_no_other() {
         // Its handshake is over.
         drop(place);
     }
-    assert!(half_open.lock().line.is_empty());
+    assert!(half_open.places.lock().line.is_empty());
 }
 
 #[test]
@@ -164,7 +170,7 @@ fn the_line_is_bounded_and_a_flood_that_fills_it_keeps_no_newcomer_out() {
     let flood: Vec<Place> = (0..100)
         .map(|n| enter(&half_open, &format!("10.0.{n}.1")))
         .collect();
-    assert_eq!(half_open.lock().line.len(), 4 * LINE);
+    assert_eq!(half_open.places.lock().line.len(), 4 * LINE);
     let client = enter(&half_open, "192.0.2.1");
     assert!(has_place(&client));
     assert_eq!(flood.iter().filter(|it| has_place(it)).count(), 3);

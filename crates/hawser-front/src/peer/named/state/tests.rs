@@ -64,7 +64,7 @@ fn alice(folder: &tempfile::TempDir) -> (Arc<Shared>, HostNameAt) {
 
 /// Moves the last use of all sessions this far into the past.
 fn pass(shared: &Shared, time: Duration) {
-    for peer in shared.lock().values_mut() {
+    for peer in shared.peers.lock().values_mut() {
         for running in peer.sessions.values_mut() {
             running.used = running.used.checked_sub(time).unwrap();
         }
