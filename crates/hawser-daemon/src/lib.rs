@@ -58,7 +58,7 @@ mod why;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use hawser_control::{History, Role};
@@ -66,6 +66,7 @@ use hawser_keys::store::StateDir;
 use hawser_link::start_up_memory;
 use hawser_net::thread_memory;
 use hawser_net::ticks::Ticks;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -167,7 +168,7 @@ impl Daemon {
         let (listener, socket) = server::listen(&self.folder.file(SOCKET))?;
         let serve = |listener, whom| {
             let serve = server::serve(listener, whom, Arc::clone(&self.state));
-            lock(&self.tasks).push(tokio::spawn(serve));
+            self.tasks.lock().push(tokio::spawn(serve));
         };
         serve(listener, For::Owner);
         let mut sockets = vec![socket];
@@ -182,7 +183,7 @@ impl Daemon {
                 tracing::warn!("can't open the control socket of the group {group}: {error:#}");
             }
         }
-        *lock(&self.sockets) = sockets;
+        *self.sockets.lock() = sockets;
         Ok(())
     }
 
@@ -214,7 +215,7 @@ impl Daemon {
     /// Stops answering requests and keeping records: another process does that from now on.
     fn retire(&self) {
         self.retired.send_replace(true);
-        lock(&self.tasks).drain(..).for_each(|task| task.abort());
+        self.tasks.lock().drain(..).for_each(|task| task.abort());
     }
 
     /// Waits until another process has taken over.
@@ -334,10 +335,6 @@ impl Asking<'_> {
             takeover = yielding => Asked::ToYield(Box::new(takeover)),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Daemon {

@@ -1,10 +1,11 @@
 //! A daemon's state.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hawser_control::{AllSessions, History, PredecessorStatus, Role, States};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use super::books::Books;
@@ -182,12 +183,10 @@ impl State {
     }
 
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        self.record.lock()
     }
 
     pub(super) fn change_log(&self) -> MutexGuard<'_, ChangeLog> {
-        self.change_log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.change_log.lock()
     }
 }

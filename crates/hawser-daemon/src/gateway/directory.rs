@@ -1,7 +1,5 @@
 //! The SIP directory that runs beside a gateway.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,6 +11,7 @@ use hawser_front::directory::{
 use hawser_front::gateway::DestinationPolicy;
 use hawser_keys::store::{StateDir, StateFile};
 use hawser_sip::digest::Algorithm;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -116,7 +115,7 @@ impl OwnDirectory {
     }
 
     fn server(&self) -> MutexGuard<'_, Option<DirectoryServer>> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+        self.server.lock()
     }
 
     /// Returns the directory's status, with at most `most` bindings; `None` while it does not run.

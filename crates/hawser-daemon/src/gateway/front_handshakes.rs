@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hawser_capture::CaptureError;
 use hawser_front::gateway::Fronted;
 use hawser_keys::identity::PublicKey;
 use hawser_link::links::{Link, OwnAddresses};
 use hawser_net::gateway::Gateway;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::front_ports::FrontPorts;
@@ -56,7 +57,7 @@ impl FrontHandshakes {
     /// Stops announcing, so that another process can begin. Connections that asked for a bond
     /// before are still accepted.
     pub(super) async fn stop(&self) {
-        let answering = lock(&self.answering).take();
+        let answering = self.answering.lock().take();
         if let Some(answering) = answering {
             answering.end().await;
         }
@@ -83,8 +84,8 @@ impl FrontHandshakes {
                 None
             }
         };
-        *lock(&self.counts.0) = answering.as_ref().map(Answering::counts);
-        *lock(&self.answering) = answering;
+        *self.counts.0.lock() = answering.as_ref().map(Answering::counts);
+        *self.answering.lock() = answering;
     }
 
     /// Returns the number of open connections to services without a session, or before one.
@@ -115,14 +116,10 @@ impl Facts {
 impl ShownAnswers {
     /// Adds the counters to a list, each name prefixed with `prefix`.
     pub(crate) fn list(&self, list: &mut BTreeMap<String, u64>, prefix: &str) {
-        if let Some(counts) = &*lock(&self.0) {
+        if let Some(counts) = &*self.0.lock() {
             counts.list(list, prefix);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A loopback address for each family.

@@ -6,10 +6,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use hawser_front::gateway::{Fronted, Leads};
 use hawser_net::gateway::{Gateway, accept_each};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
@@ -58,9 +59,7 @@ impl FrontPorts {
     }
 
     fn accepting(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
-        self.accepting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.accepting.lock()
     }
 }
 

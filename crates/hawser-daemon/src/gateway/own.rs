@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_config::HostPort;
 use hawser_link::links::OwnAddresses;
 use hawser_types::Host;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::lookup_host;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -68,7 +69,7 @@ impl Advertised {
     }
 
     fn names(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<IpAddr>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 
     /// Stores the addresses of a name; keeps the old ones if the look-up found none.

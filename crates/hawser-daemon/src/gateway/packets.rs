@@ -1,6 +1,6 @@
 //! Packets of a gateway's clients: the device, the route to the internet, and clients' addresses.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -14,6 +14,7 @@ use hawser_host::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
 use hawser_keys::identity::PublicKey;
 use hawser_keys::store::{GatewayStore, PacketAddresses, StateDir};
 use hawser_link::links::{Link, list_links};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -121,7 +122,7 @@ impl Packets {
     }
 
     fn task(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+        self.task.lock()
     }
 }
 
@@ -175,7 +176,7 @@ async fn carry(exchange: Arc<Exchange>, mut begun: Begun, plan: ExitPlan) {
 /// Updates the limits for flows as clients connect and leave, and counts the flows that the limits
 /// refuse. Returns an error once that fails.
 async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyhow::Error {
-    let table = lock(exit).table().to_owned();
+    let table = exit.lock().table().to_owned();
     let (mut counted, mut counted_at) = (0, Instant::now());
     let mut counting: Option<JoinHandle<Result<u64, _>>> = None;
     loop {
@@ -183,7 +184,7 @@ async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyh
         let owned = owned.map(|(net, client)| (net, client.to_bytes()));
         let (owned, exit) = (owned.collect(), Arc::clone(exit));
         // Large changes wait for a process; packets are carried meanwhile.
-        let changed = tokio::task::spawn_blocking(move || lock(&exit).limit_flows(&owned));
+        let changed = tokio::task::spawn_blocking(move || exit.lock().limit_flows(&owned));
         match changed.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return error.into(),
@@ -209,10 +210,6 @@ async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyh
         // Tunnels that open and close within a moment are one change, or none.
         sleep(BETWEEN_CHANGES).await;
     }
-}
-
-fn lock(exit: &Mutex<PacketExit>) -> MutexGuard<'_, PacketExit> {
-    exit.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn begin_again(plan: &ExitPlan) -> Begun {

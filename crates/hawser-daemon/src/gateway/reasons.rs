@@ -1,7 +1,6 @@
 //! Tells a client the reasons for the gateway's choice of links in the client's session.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hawser_control::{MAX_FAR_END, WhySession};
@@ -9,6 +8,7 @@ use hawser_front::bonded::Bonded;
 use hawser_front::gateway::ClientId;
 use hawser_front::transport::DialError;
 use hawser_types::StreamId;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::why;
@@ -62,7 +62,7 @@ impl ReasonsTold {
 
     /// Returns whether a client may have an answer, and counts it.
     fn may_tell(&self, client: ClientId) -> bool {
-        let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lately = self.lately.lock();
         let now = Instant::now();
         if lately.since.is_none_or(|since| now - since >= SPAN) {
             lately.since = Some(now);

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_capture::{
@@ -19,6 +19,7 @@ use hawser_net::clock;
 use hawser_net::ticks::Ticks;
 use hawser_types::LinkIndex;
 use hawser_wire::Heard;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -210,15 +211,11 @@ impl Shared {
     }
 
     fn discovery(&self) -> MutexGuard<'_, Discovery> {
-        self.discovery
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.discovery.lock()
     }
 
     fn middleboxes(&self) -> MutexGuard<'_, Middleboxes> {
-        self.middleboxes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.middleboxes.lock()
     }
 }
 

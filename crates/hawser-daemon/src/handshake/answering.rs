@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use hawser_capture::{Bonds, CaptureError, Discovery, FrontedPort, mount_point};
 use hawser_keys::identity::PublicKey;
 use hawser_link::links::{Link, OwnAddresses};
 use hawser_wire::KeyHint;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -54,7 +55,7 @@ impl Answering {
             own: own.clone(),
         };
         answers.update(&links.borrow())?;
-        if let Err(error) = lock(&discovery).reach_listeners() {
+        if let Err(error) = discovery.lock().reach_listeners() {
             let ports = &answers.ports;
             tracing::warn!(
                 ?ports,
@@ -87,7 +88,7 @@ impl AnswerCounts {
     /// Adds the counters to a list, each name prefixed with `prefix`.
     pub(crate) fn list(&self, list: &mut BTreeMap<String, u64>, prefix: &str) {
         if let Some(discovery) = self.0.upgrade() {
-            super::list_counts(list, prefix, lock(&discovery).counts());
+            super::list_counts(list, prefix, discovery.lock().counts());
         }
     }
 }
@@ -125,7 +126,7 @@ impl Answers {
                 self.bonds
             },
         });
-        let mut discovery = lock(&self.discovery);
+        let mut discovery = self.discovery.lock();
         if self.bonds == Bonds::Diverted {
             if let Some(own) = self.own.all() {
                 diverting::set_own(&mut discovery, own.borrow().addresses());
@@ -159,8 +160,4 @@ impl Answers {
             }
         }
     }
-}
-
-fn lock(discovery: &Mutex<Discovery>) -> MutexGuard<'_, Discovery> {
-    discovery.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Sessions with hosts that are known by name: this host's registration, port, and calls.
 
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -11,6 +11,7 @@ use hawser_front::registration::CallSettings;
 use hawser_keys::store::{NameStore, OrderStore};
 use hawser_net::client::Client;
 use hawser_net::gateway::{AcceptLimits, Gateway, GatewayConfig};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -113,9 +114,7 @@ impl ByName {
     }
 
     fn registration(&self) -> MutexGuard<'_, Option<OwnRegistration>> {
-        self.registration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.registration.lock()
     }
 
     /// Removes this host from the directory, and ends all sessions.

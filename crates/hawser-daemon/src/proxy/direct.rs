@@ -1,8 +1,8 @@
 //! Connection mode of `hawser up`: the director, and the tasks that keep it up to date.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_config::Config;
@@ -21,6 +21,7 @@ use hawser_policy::RuleSet;
 use hawser_sched::{DemandEstimate, DemandKey};
 use hawser_types::ByteCount;
 use hawser_usage::UsageDatabase;
+use parking_lot::MutexGuard;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -212,7 +213,9 @@ impl ProbeBudget for Budget {
         let Some(ledger) = &self.ledger else {
             return false;
         };
-        let taken = lock(ledger).take_for_probe(link, today(), bytes, self.daily);
+        let taken = ledger
+            .lock()
+            .take_for_probe(link, today(), bytes, self.daily);
         taken.unwrap_or_else(|error| {
             tracing::warn!(%error, "can't charge a measurement, skipping it");
             false
@@ -277,7 +280,7 @@ impl Memory {
         let Some(ledger) = &self.ledger else {
             return;
         };
-        let ledger = lock(ledger);
+        let ledger = ledger.lock();
         match ledger.rates(UnixTime::now().as_secs()) {
             Ok(rates) => director.load_rates(rates),
             Err(error) => {
@@ -304,7 +307,7 @@ impl Memory {
         let now = UnixTime::now().as_secs();
         // Waits for the disk.
         let writing = tokio::task::spawn_blocking(move || {
-            let mut ledger = lock(&ledger);
+            let mut ledger = ledger.lock();
             ledger.keep_rates(&rates, now)?;
             ledger.keep_demands(&learned, now)
         });
@@ -319,10 +322,6 @@ impl Memory {
             Err(error) => tracing::warn!(%error, "the ledger's task has failed"),
         }
     }
-}
-
-fn lock(ledger: &SharedLedger) -> MutexGuard<'_, UsageDatabase> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const COUNT_EVERY: Duration = Duration::from_millis(500);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,6 +15,7 @@ use hawser_host::lan::{
     LanHold, LanPlan, LanPorts, LanRouting, check, check_system, listen, listen_for_names,
 };
 use hawser_link::links::{Link, OwnAddresses, list_links};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
@@ -140,7 +141,7 @@ impl LanCapture {
     }
 
     fn held(&self) -> MutexGuard<'_, Option<LanHold>> {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hold.lock()
     }
 
     /// Routes hosts' traffic to the TUN device and to the ports, and answers their DNS queries with

@@ -1,13 +1,14 @@
 //! The rules for connections that are in force in a daemon: those of files, which are read again
 //! when they change, and those that are added while the daemon runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hawser_config::ConfigError;
 use hawser_control::RuleStatus;
 use hawser_net::ticks::Ticks;
 use hawser_policy::{Profile, Rule, RuleSet, Source};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::proxy::direct::ConnectionRules;
@@ -68,7 +69,7 @@ impl LiveRules {
 
     /// Returns the number of rules that end with the daemon.
     pub(crate) fn said_count(&self) -> usize {
-        self.shared.lock().said.rules.len()
+        self.shared.known.lock().said.rules.len()
     }
 
     /// Adds a rule before all others until the daemon ends. Returns `false` if there are too many
@@ -103,7 +104,7 @@ impl LiveRules {
 
     /// Returns the profile that is in force.
     pub(crate) fn profile(&self) -> Profile {
-        let known = self.shared.lock();
+        let known = self.shared.known.lock();
         known.said.profile.unwrap_or(known.read.profile)
     }
 
@@ -138,7 +139,7 @@ impl LiveRules {
 impl Shared {
     /// Changes the known rules, and puts the result in force.
     fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let done = change(&mut known);
         let set = known.read.set(&known.said);
         // Still under the lock, so that the last change wins.
@@ -152,7 +153,7 @@ impl Shared {
 
     /// Reads the files if they have changed.
     fn look(&self) {
-        let has_changed = self.files.stamp() != self.lock().seen;
+        let has_changed = self.files.stamp() != self.known.lock().seen;
         if has_changed && let Err(error) = self.read() {
             tracing::warn!("the rules for connections are unchanged: {error}");
         }
@@ -160,10 +161,10 @@ impl Shared {
 
     fn read(&self) -> Result<(), ConfigError> {
         // Locked so that readings are put in force in their order.
-        let _turn = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.reading.lock();
         let stamp = self.files.stamp();
         let read = self.files.read();
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.seen = stamp;
         let read = read?;
         if known.read != read {
@@ -173,10 +174,6 @@ impl Shared {
         drop(known);
         self.change(|known| known.read = read);
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@ mod signals;
 mod usage;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hawser_config::Config;
@@ -21,6 +21,7 @@ use hawser_net::ticks::Ticks;
 use hawser_sched::rules::{AtLimit, Date, LinkRules, Rule};
 use hawser_types::{ByteCount, Instant};
 use hawser_usage::{Trouble, UsageDatabase};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -82,12 +83,12 @@ impl LinkRuleStore {
 
     /// Returns the effect of the rules today.
     pub(crate) fn in_force(&self) -> BTreeMap<String, LinkRules> {
-        self.lock().in_force(today())
+        self.inner.lock().in_force(today())
     }
 
     /// Returns the effect of the rules today on connections that go over one link each.
     pub(crate) fn for_director(&self) -> AllLinkRules {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let costs = |rule: &Rule| rule.price > 0.0 || rule.allowance.is_some();
         let metered = inner.rules.iter().filter(|(_, rule)| costs(rule));
         AllLinkRules {
@@ -101,7 +102,7 @@ impl LinkRuleStore {
     /// names, and saves it, unless it is little.
     pub(crate) async fn enter(self: &Arc<Self>, moved: &BTreeMap<String, [ByteCount; 2]>) {
         {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             for (name, moved) in moved {
                 let news = inner.connections.news(name.clone(), *moved);
                 inner.enter(name, news);
@@ -112,7 +113,7 @@ impl LinkRuleStore {
 
     /// Returns the rules for a link, and its usage; `None` if there are neither.
     pub(crate) fn allowed(&self, name: &str) -> Option<LinkAllowed> {
-        self.lock().allowed(name, today())
+        self.inner.lock().allowed(name, today())
     }
 
     /// Handles a source's reading of a link's signal. The resulting rules are in force at once.
@@ -139,17 +140,17 @@ impl LinkRuleStore {
     /// Returns when to call [`Self::handle_signal_timeout`]; `None` means not before the next
     /// change.
     pub(crate) fn signal_timeout(&self) -> Option<Instant> {
-        self.lock().signals.poll_timeout()
+        self.inner.lock().signals.poll_timeout()
     }
 
     /// Returns the status of a link's signal, if it is known.
     pub(crate) fn signal(&self, link: &str) -> Option<SignalStatus> {
-        self.lock().signals.status(link)
+        self.inner.lock().signals.status(link)
     }
 
     /// Returns the status of a link's modem, if it has a known one.
     pub(crate) fn modem(&self, link: &str) -> Option<ModemStatus> {
-        self.lock().signals.modem(link).cloned()
+        self.inner.lock().signals.modem(link).cloned()
     }
 
     /// Returns a receiver that is notified when rules or signals may have changed.
@@ -158,7 +159,7 @@ impl LinkRuleStore {
     }
 
     fn change_signals(&self, change: impl FnOnce(&mut Signals, Instant)) {
-        change(&mut self.lock().signals, clock::now());
+        change(&mut self.inner.lock().signals, clock::now());
         self.changed.send_replace(());
     }
 
@@ -206,7 +207,7 @@ impl LinkRuleStore {
     /// Counts the traffic of a client; returns the amount since the last count.
     fn count(&self, client: &Client, links: &Links, counted: &Mutex<Counted>) -> ByteCount {
         let mut all = ByteCount::ZERO;
-        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = counted.lock();
         let there: BTreeMap<u32, String> = links
             .borrow()
             .iter()
@@ -221,7 +222,7 @@ impl LinkRuleStore {
             let moved = snapshot.links.iter();
             let moved = moved.map(|link| (link.link.value(), [link.sent, link.received]));
             let news = counted.news(id, there.clone(), moved.collect());
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             for (name, news) in news {
                 all = all + news[0] + news[1];
                 inner.enter(&name, news);
@@ -233,7 +234,7 @@ impl LinkRuleStore {
     /// Writes the counts to the ledger; counts below [`MUCH`], as of an idle session, only seldom.
     async fn write_unless_little(self: &Arc<Self>) {
         let is_due = {
-            let inner = self.lock();
+            let inner = self.inner.lock();
             let rested = inner.written.is_none_or(|at| at.elapsed() >= LITTLE_EVERY);
             rested || inner.accounts.pending_bytes() >= MUCH
         };
@@ -244,7 +245,7 @@ impl LinkRuleStore {
 
     /// Writes the counts to the ledger.
     pub(crate) async fn write(self: &Arc<Self>) {
-        self.lock().written = Some(tokio::time::Instant::now());
+        self.inner.lock().written = Some(tokio::time::Instant::now());
         let this = Arc::clone(self);
         // Waits for the disk.
         let written = tokio::task::spawn_blocking(move || this.write_now()).await;
@@ -257,22 +258,22 @@ impl LinkRuleStore {
         let Some(ledger) = &self.ledger else {
             return;
         };
-        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let pending = self.lock().accounts.take_pending();
+        let mut ledger = ledger.lock();
+        let pending = self.inner.lock().accounts.take_pending();
         if pending.is_empty() {
             return;
         }
         match ledger.charge(&pending) {
             Ok(()) => {
-                self.lock().is_failing = false;
+                self.inner.lock().is_failing = false;
                 match ledger.usage(today()) {
                     // Another program may have added its own traffic.
-                    Ok(usage) => self.lock().accounts.load(usage, today()),
+                    Ok(usage) => self.inner.lock().accounts.load(usage, today()),
                     Err(error) => tracing::warn!(%error, "can't read the usage of links again"),
                 }
             }
             Err(error) => {
-                let mut inner = self.lock();
+                let mut inner = self.inner.lock();
                 inner.accounts.give_back(&pending, today());
                 // Logged once, since a full disk stays full for a while.
                 if !std::mem::replace(&mut inner.is_failing, true) {
@@ -280,10 +281,6 @@ impl LinkRuleStore {
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

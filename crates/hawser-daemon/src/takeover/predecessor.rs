@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use hawser_link::inherited;
 use hawser_net::takeover::{Left, Message, Pipe, ToPredecessor};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -86,7 +87,7 @@ impl Predecessor {
 
     /// Returns the locked file of the state directory, at the first call.
     pub(crate) fn take_lock(&self) -> Option<File> {
-        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = self.lock.lock();
         lock.take()
     }
 

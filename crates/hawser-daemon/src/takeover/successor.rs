@@ -7,12 +7,12 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use hawser_link::inherited::listening;
 use hawser_net::takeover::{Datagrams, Join, Left, Message, Offer, Pipe, PortOf, pair};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
@@ -203,7 +203,7 @@ impl Successor {
     }
 
     fn keep(&self, passed: Passed) {
-        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut early = self.early.lock();
         // A full queue drops further entries.
         let most = if passed.is_strangers() {
             MAX_EARLY_OF_STRANGERS
@@ -221,11 +221,7 @@ impl Successor {
     /// Waits for the next connection or datagrams that the new process received for this one; for
     /// ever once the new process has ended.
     pub(crate) async fn next(&self) -> Passed {
-        let early = self
-            .early
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front();
+        let early = self.early.lock().pop_front();
         if let Some(early) = early {
             return early;
         }

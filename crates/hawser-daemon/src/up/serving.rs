@@ -1,6 +1,6 @@
 //! Connects the parts with the port, and with what is shown of them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_config::CaptureScope;
@@ -11,6 +11,7 @@ use hawser_front::packets::InboundFlows;
 use hawser_front::proxy::{ProxyConfig, ProxyCounters};
 use hawser_link::links::OwnAddresses;
 use hawser_net::client::JoinPort;
+use parking_lot::Mutex;
 
 use super::greeting::Greeting;
 use super::machine::{Facts, Machine};

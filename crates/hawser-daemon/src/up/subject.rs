@@ -4,7 +4,7 @@ mod steer;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use hawser_control::{
     ConnectionsStatus, DiscoveredStatus, KillSwitchStatus, LinkStatus, NotBondedStatus,
@@ -21,6 +21,7 @@ use hawser_net::session::SessionHandle;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
 use hawser_types::{ByteCount, Instant, StreamId};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::clock::since_1970;
@@ -111,7 +112,7 @@ impl ClientSubject {
 
     /// Returns the status of a standby link.
     fn standby(&self, link: &str) -> Option<StandbyStatus> {
-        let shown = self.standby.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.standby.lock();
         shown.get(link).cloned()
     }
 

@@ -1,7 +1,7 @@
 //! Makes NetworkManager connect and disconnect the standby links.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_control::StandbyStatus;
@@ -12,6 +12,7 @@ use hawser_host::network_manager::{self, DeviceState, NetworkManager};
 use hawser_net::clock;
 use hawser_sched::standby::{Action, Device, Standby};
 use hawser_types::{Instant, LimitedBy, Permission};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -266,7 +267,7 @@ impl Connecting {
             let reason = reason.map(str::to_owned);
             Some((link.to_owned(), StandbyStatus { state, reason }))
         });
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown.collect();
+        *self.shown.lock() = shown.collect();
     }
 }
 

@@ -4,7 +4,6 @@
 //! nothing. Only an error in another file is noticed after saving, and is then reported.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice, parse_rules};
 use hawser_control::{LinkChange, PolicyStatus, Request, Scheduled};
@@ -48,8 +47,7 @@ impl ClientSubject {
     pub(super) fn do_otherwise(&self, asked: &Request) -> Changed {
         // One change at a time, so that the saved state and the state in force are the same.
         // The task that holds the lock may be waiting for the disk.
-        let turn = on_disk(|| self.changing.lock());
-        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
+        let _turn = on_disk(|| self.changing.lock());
         match asked {
             Request::SetLink(change) => self.use_link(change),
             Request::SetScheduler {

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hawser_config::Config;
 use hawser_control::{ErrorReason, Response, RuleStatus, encode};
@@ -7,6 +7,7 @@ use hawser_front::name_stub::KnownNames;
 use hawser_keys::store::StateDir;
 use hawser_link::links::Link;
 use hawser_types::{LinkIndex, LinkUse};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
