@@ -140,15 +140,11 @@ impl DirectoryConfig {
 impl DirectoryLimits {
     fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut limits = Self::default();
-        let count = |field: &Field<'_>| field.integer(1..=MAX_LIMIT);
+        let count = |name, place| key(name, place, |f| f.integer(1..=MAX_LIMIT));
         section.read_keys(vec![
-            key("addresses", &mut limits.addresses, count),
-            key(
-                "requests-per-second",
-                &mut limits.requests_per_second,
-                count,
-            ),
-            key("connections", &mut limits.connections, count),
+            count("addresses", &mut limits.addresses),
+            count("requests-per-second", &mut limits.requests_per_second),
+            count("connections", &mut limits.connections),
         ])?;
         Ok(limits)
     }

@@ -179,42 +179,24 @@ impl ServeConfig {
 impl ServeLimits {
     fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut limits = Self::default();
-        let count = |field: &Field<'_>| field.integer(1..=MAX_LIMIT);
+        let count = |name, place| key(name, place, |f| f.integer(1..=MAX_LIMIT));
         section.read_keys(vec![
-            key("sessions", &mut limits.sessions, count),
-            key(
-                "sessions-per-client",
-                &mut limits.sessions_per_client,
-                count,
-            ),
-            key(
-                "streams-per-session",
-                &mut limits.streams_per_session,
-                count,
-            ),
+            count("sessions", &mut limits.sessions),
+            count("sessions-per-client", &mut limits.sessions_per_client),
+            count("streams-per-session", &mut limits.streams_per_session),
             key("memory", &mut limits.memory, |f| {
                 let allowed = "a size of 16MiB or more, such as \"1GiB\"";
                 f.parse_if(|memory| *memory >= MIN_MEMORY, allowed)
             }),
-            key(
-                "half-open-handshakes",
-                &mut limits.half_open_handshakes,
-                count,
-            ),
-            key(
-                "connects-per-second",
-                &mut limits.connects_per_second,
-                count,
-            ),
-            key(
+            count("half-open-handshakes", &mut limits.half_open_handshakes),
+            count("connects-per-second", &mut limits.connects_per_second),
+            count(
                 "packet-flows-per-client",
                 &mut limits.packet_flows_per_client,
-                count,
             ),
-            key(
+            count(
                 "packet-flows-per-second",
                 &mut limits.packet_flows_per_second,
-                count,
             ),
         ])?;
         Ok(limits)
