@@ -6,7 +6,7 @@ use hawser_types::{Host, HostPortParts, PortPart};
 use ipnet::IpNet;
 
 use crate::ConfigError;
-use crate::document::{Field, Section};
+use crate::document::Field;
 
 /// A host to connect to, with an optional port: `gw.example`, `gw.example:7443`, `203.0.113.5`,
 /// `[2001:db8::1]:7443`, `2001:db8::1`.
@@ -96,20 +96,10 @@ pub fn read_network(text: &str) -> Option<IpNet> {
     (network == network.trunc()).then_some(network)
 }
 
-/// Reads a list of networks, if set.
-pub(crate) fn read_networks(
-    section: &Section<'_>,
-    key: &str,
-) -> Result<Option<Vec<IpNet>>, ConfigError> {
-    let Some(field) = section.field(key) else {
-        return Ok(None);
-    };
+/// Reads a list of networks.
+pub(crate) fn read_networks(field: &Field<'_>) -> Result<Vec<IpNet>, ConfigError> {
     let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
-    let networks = field.list(allowed)?;
-    let read = networks
-        .iter()
-        .map(|it| it.parse_with(read_network, allowed));
-    read.collect::<Result<_, _>>().map(Some)
+    field.list(allowed, |network| network.parse_with(read_network, allowed))
 }
 
 /// Characters of a wrong text in its error: the longest name of the DNS.

@@ -4,7 +4,7 @@ use hawser_policy::Profile;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::ByteCount;
 
-use crate::document::Section;
+use crate::document::{Field, key};
 use crate::{ConfigError, HttpUrl};
 
 /// `[connection]`: connections that each go over one link.
@@ -63,74 +63,43 @@ impl Default for ConnectionConfig {
     }
 }
 
-impl TryFrom<Section<'_>> for ConnectionConfig {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&[
-            "scheduler",
-            "profile",
-            "gateway",
-            "peers",
-            "peer-retry",
-            "peer-fallback",
-            "private-names",
-            "mptcp",
-            "portal-checks",
-            "probe-downloads",
-            "probe-uploads",
-            "probe-budget",
-        ])?;
+impl ConnectionConfig {
+    pub(crate) fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        if let Some(field) = section.field("scheduler") {
-            config.scheduler = field.named(&ConnectionPolicy::ALL, ConnectionPolicy::name)?;
-        }
-        if let Some(field) = section.field("profile") {
-            config.profile = field.named(Profile::ALL, Profile::name)?;
-        }
-        if let Some(field) = section.field("gateway") {
-            config.gateway = field.named(&GatewayUse::ALL, GatewayUse::name)?;
-        }
-        if let Some(field) = section.field("peers") {
-            config.peers = field.word(&[("auto", true), ("off", false)])?;
-        }
-        if let Some(field) = section.field("peer-retry") {
-            config.peer_retry = field.parse_with(read_retry, "a time from 1s to 1d")?;
-        }
-        for (key, value) in [
-            ("peer-fallback", &mut config.peer_fallback),
-            ("private-names", &mut config.private_names),
-        ] {
-            if let Some(field) = section.field(key) {
-                *value = field.boolean()?;
-            }
-        }
-        if let Some(field) = section.field("mptcp") {
-            config.mptcp = field.word(&[("off", false), ("auto", true)])?;
-        }
-        for (key, urls) in [
-            ("portal-checks", &mut config.portal_checks),
-            ("probe-downloads", &mut config.probe_downloads),
-            ("probe-uploads", &mut config.probe_uploads),
-        ] {
-            if let Some(field) = section.field(key) {
-                let listed = field.list(URLS)?;
-                let read = listed.iter().map(|url| url.parse(URL));
-                *urls = read.collect::<Result<_, _>>()?;
-            }
-        }
-        if let Some(field) = section.field("probe-budget") {
-            config.probe_budget = field.parse("a size such as \"10MB\", or \"0B\" for none")?;
-        }
+        section.read_keys(vec![
+            key("scheduler", &mut config.scheduler, |f| {
+                f.named(&ConnectionPolicy::ALL, ConnectionPolicy::name)
+            }),
+            key("profile", &mut config.profile, |f| {
+                f.named(Profile::ALL, Profile::name)
+            }),
+            key("gateway", &mut config.gateway, |f| {
+                f.named(&GatewayUse::ALL, GatewayUse::name)
+            }),
+            key("peers", &mut config.peers, |f| {
+                f.word(&[("auto", true), ("off", false)])
+            }),
+            key("peer-retry", &mut config.peer_retry, |f| {
+                f.duration(MIN_PEER_RETRY..=MAX_PEER_RETRY, "a time from 1s to 1d")
+            }),
+            key("peer-fallback", &mut config.peer_fallback, Field::boolean),
+            key("private-names", &mut config.private_names, Field::boolean),
+            key("mptcp", &mut config.mptcp, |f| {
+                f.word(&[("off", false), ("auto", true)])
+            }),
+            key("portal-checks", &mut config.portal_checks, read_urls),
+            key("probe-downloads", &mut config.probe_downloads, read_urls),
+            key("probe-uploads", &mut config.probe_uploads, read_urls),
+            key("probe-budget", &mut config.probe_budget, |f| {
+                f.parse("a size such as \"10MB\", or \"0B\" for none")
+            }),
+        ])?;
         Ok(config)
     }
 }
 
-fn read_retry(text: &str) -> Option<Duration> {
-    let span = hawser_types::parse_duration(text).ok()?;
-    (MIN_PEER_RETRY..=MAX_PEER_RETRY)
-        .contains(&span)
-        .then_some(span)
+fn read_urls(field: &Field<'_>) -> Result<Vec<HttpUrl>, ConfigError> {
+    field.list(URLS, |url| url.parse(URL))
 }
 
 const URL: &str = "a URL such as \"http://check.example/generate_204\"";

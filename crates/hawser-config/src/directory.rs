@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::ConfigError;
 use crate::address::{read_listen, read_networks};
-use crate::document::{Field, Section};
+use crate::document::{Field, key, optional};
 
 /// `[directory]`: the SIP registrar and proxy of `hawser serve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,96 +112,56 @@ impl Default for DirectoryLimits {
     }
 }
 
-impl TryFrom<Section<'_>> for DirectoryConfig {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&[
-            "domains",
-            "listen",
-            "tls-listen",
-            "certificate",
-            "private-key",
-            "users-file",
-            "digests",
-            "allow-contact",
-            "limits",
-        ])?;
+impl DirectoryConfig {
+    pub(crate) fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        if let Some(field) = section.field("domains") {
-            let allowed = "a list of names such as [\"example.org\"]";
-            let names = field.list(allowed)?;
-            let read = names.iter().map(|field| field.parse(allowed));
-            config.domains = read.collect::<Result<_, _>>()?;
+        section.read_keys(vec![
+            key("domains", &mut config.domains, |f| {
+                f.list(DOMAINS, |f| f.parse(DOMAINS))
+            }),
+            key("listen", &mut config.listen, read_addresses),
+            key("tls-listen", &mut config.tls_listen, read_addresses),
+            optional("certificate", &mut config.certificate, read_path),
+            optional("private-key", &mut config.private_key, read_path),
+            optional("users-file", &mut config.users_file, read_path),
+            key("digests", &mut config.digests, |f| {
+                f.list(DIGESTS, |f| f.word(&Digest::WORDS))
+            }),
+            key("allow-contact", &mut config.allow_contact, read_networks),
+            key("limits", &mut config.limits, DirectoryLimits::read),
+        ])?;
+        if config.digests.is_empty() {
+            return Err(section.refuse("digests", DIGESTS));
         }
-        if let Some(addresses) = read_addresses(&section, "listen")? {
-            config.listen = addresses;
-        }
-        if let Some(addresses) = read_addresses(&section, "tls-listen")? {
-            config.tls_listen = addresses;
-        }
-        config.certificate = read_path(&section, "certificate")?;
-        config.private_key = read_path(&section, "private-key")?;
-        config.users_file = read_path(&section, "users-file")?;
-        if let Some(field) = section.field("digests") {
-            let allowed = "a list of \"SHA-256\" and \"MD5\"";
-            let words = field.list(allowed)?;
-            let read = words.iter().map(|it| it.word(&Digest::WORDS));
-            config.digests = read.collect::<Result<_, _>>()?;
-            if config.digests.is_empty() {
-                return Err(field.wrong(allowed));
-            }
-        }
-        if let Some(networks) = read_networks(&section, "allow-contact")? {
-            config.allow_contact = networks;
-        }
-        config.limits = section.section_or_default("limits")?;
         Ok(config)
     }
 }
 
-impl TryFrom<Section<'_>> for DirectoryLimits {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&["addresses", "requests-per-second", "connections"])?;
+impl DirectoryLimits {
+    fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut limits = Self::default();
-        for (key, value) in [
-            ("addresses", &mut limits.addresses),
-            ("requests-per-second", &mut limits.requests_per_second),
-            ("connections", &mut limits.connections),
-        ] {
-            if let Some(field) = section.field(key) {
-                *value = field.integer(1..=MAX_LIMIT)?;
-            }
-        }
+        let count = |name, place| key(name, place, |f| f.integer(1..=MAX_LIMIT));
+        section.read_keys(vec![
+            count("addresses", &mut limits.addresses),
+            count("requests-per-second", &mut limits.requests_per_second),
+            count("connections", &mut limits.connections),
+        ])?;
         Ok(limits)
     }
 }
 
-fn read_addresses(
-    section: &Section<'_>,
-    key: &str,
-) -> Result<Option<Vec<SocketAddr>>, ConfigError> {
-    let Some(field) = section.field(key) else {
-        return Ok(None);
-    };
-    let addresses = field.list("a list of addresses such as [\"[::]:5060\"]")?;
-    addresses
-        .iter()
-        .map(read_listen)
-        .collect::<Result<_, _>>()
-        .map(Some)
+fn read_addresses(field: &Field<'_>) -> Result<Vec<SocketAddr>, ConfigError> {
+    field.list("a list of addresses such as [\"[::]:5060\"]", read_listen)
 }
 
-/// Reads the path of a file, if set.
-pub(crate) fn read_path(section: &Section<'_>, key: &str) -> Result<Option<PathBuf>, ConfigError> {
-    let read = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-    let field: Option<Field<'_>> = section.field(key);
-    let path = field.map(|field| field.parse_with(read, "the path of a file"));
-    path.transpose()
+/// Reads the path of a file.
+pub(crate) fn read_path(field: &Field<'_>) -> Result<PathBuf, ConfigError> {
+    let is_allowed = |path: &PathBuf| !path.as_os_str().is_empty();
+    field.parse_if(is_allowed, "the path of a file")
 }
 
+const DOMAINS: &str = "a list of names such as [\"example.org\"]";
+const DIGESTS: &str = "a list of \"SHA-256\" and \"MD5\"";
 /// The port of SIP (RFC 3261 §19.1.2).
 const SIP_PORT: u16 = 5060;
 const MAX_LIMIT: u32 = 10_000_000;

@@ -5,14 +5,48 @@ use std::io::{self, Read};
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
-use toml::Spanned;
+use hawser_types::parse_duration;
 use toml::de::{DeTable, DeValue};
 
 use crate::ConfigError;
 
+/// Reads the file at `path`, and its text by `parse`, which is also given the file's name.
+pub(crate) fn load<T>(
+    path: &Path,
+    parse: impl FnOnce(&str, &str) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let file = path.display().to_string();
+    match read_bounded(path) {
+        Ok(text) => parse(&file, &text),
+        Err(source) => Err(ConfigError::Read { file, source }),
+    }
+}
+
+/// Reads `text` by `read`, which is given the section that holds all others; `file` is the name
+/// that errors give to it.
+pub(crate) fn parse<T>(
+    file: &str,
+    text: &str,
+    read: impl FnOnce(&Field<'_>) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let origin = Origin { file, text };
+    let root = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+        file: file.to_owned(),
+        line: origin.line(&error.span().unwrap_or(0..0)),
+        message: one_line(error.message()),
+    })?;
+    read(&Field {
+        origin,
+        key: String::new(),
+        span: root.span(),
+        value: &DeValue::Table(root.into_inner()),
+    })
+}
+
 /// Reads a whole file of at most [`MAX_FILE`] bytes.
-pub(crate) fn read_bounded(path: &Path) -> io::Result<String> {
+fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?
         .take(MAX_FILE + 1)
@@ -26,70 +60,74 @@ pub(crate) fn read_bounded(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// A parsed file.
-pub(crate) struct Document<'a> {
-    origin: Origin<'a>,
-    root: Spanned<DeTable<'a>>,
+/// A key that a section may have, and what is done with its value.
+pub(crate) struct Key<'a> {
+    name: &'static str,
+    read: Box<dyn FnOnce(&Field<'a>) -> Result<(), ConfigError> + 'a>,
 }
 
-impl<'a> Document<'a> {
-    pub(crate) fn parse(file: &'a str, text: &'a str) -> Result<Self, ConfigError> {
-        let origin = Origin { file, text };
-        match DeTable::parse(text) {
-            Ok(root) => Ok(Self { origin, root }),
-            Err(error) => Err(ConfigError::Syntax {
-                file: file.to_owned(),
-                line: origin.line(&error.span().unwrap_or(0..0)),
-                message: one_line(error.message()),
-            }),
-        }
-    }
-
-    /// The section that holds all others.
-    pub(crate) fn root(&self) -> Section<'_> {
-        Section {
-            origin: self.origin,
-            key: String::new(),
-            span: self.root.span(),
-            table: self.root.get_ref(),
-        }
-    }
+/// The key called `name`; what `read` makes of its value goes to `place`.
+pub(crate) fn key<'a, T>(
+    name: &'static str,
+    place: &'a mut T,
+    read: impl FnOnce(&Field<'a>) -> Result<T, ConfigError> + 'a,
+) -> Key<'a> {
+    let read = Box::new(move |field: &Field<'a>| {
+        *place = read(field)?;
+        Ok(())
+    });
+    Key { name, read }
 }
 
-/// A table of the file.
-pub(crate) struct Section<'a> {
+/// Like [`key`], for a place that is empty without it.
+pub(crate) fn optional<'a, T>(
+    name: &'static str,
+    place: &'a mut Option<T>,
+    read: impl FnOnce(&Field<'a>) -> Result<T, ConfigError> + 'a,
+) -> Key<'a> {
+    key(name, place, |field| read(field).map(Some))
+}
+
+/// A value of the file and its key, such as a section.
+pub(crate) struct Field<'a> {
     origin: Origin<'a>,
     /// Its full name; empty for the root.
     key: String,
     span: Range<usize>,
-    table: &'a DeTable<'a>,
+    value: &'a DeValue<'a>,
 }
 
-impl<'a> Section<'a> {
-    /// Refuses a key that is not among `allowed`.
-    pub(crate) fn allow_only(&self, allowed: &[&str]) -> Result<(), ConfigError> {
-        // The table is sorted by name; report the first unknown key of the file.
-        let unknown = self
-            .table
-            .keys()
-            .filter(|key| !allowed.contains(&key.get_ref().as_ref()));
-        let Some(first) = unknown.min_by_key(|key| key.span().start) else {
-            return Ok(());
+impl<'a> Field<'a> {
+    /// Reads a section: the values of `keys` in this order. Refuses other keys before.
+    pub(crate) fn read_keys(&self, keys: Vec<Key<'a>>) -> Result<(), ConfigError> {
+        let DeValue::Table(table) = self.value else {
+            return Err(self.wrong("a section with keys of its own"));
         };
-        Err(ConfigError::UnknownKey {
-            file: self.origin.file.to_owned(),
-            line: self.origin.line(&first.span()),
-            key: self.full_key(&shorten(first.get_ref())),
-            allowed: allowed.join(", "),
-        })
+        // The table is sorted by name; report the first unknown key of the file.
+        let is_unknown = |name: &str| keys.iter().all(|key| key.name != name);
+        let unknown = table.keys().filter(|name| is_unknown(name.get_ref()));
+        if let Some(first) = unknown.min_by_key(|name| name.span().start) {
+            let allowed: Vec<_> = keys.iter().map(|key| key.name).collect();
+            return Err(ConfigError::UnknownKey {
+                file: self.origin.file.to_owned(),
+                line: self.origin.line(&first.span()),
+                key: self.full_key(&shorten(first.get_ref())),
+                allowed: allowed.join(", "),
+            });
+        }
+        keys.into_iter()
+            .try_for_each(|key| match self.inner(key.name) {
+                Some(field) => (key.read)(&field),
+                None => Ok(()),
+            })
     }
 
-    /// The value behind `key`.
-    pub(crate) fn field(&self, key: &str) -> Option<Field<'a>> {
-        let (_, value) = self
-            .table
-            .iter()
-            .find(|(name, _)| name.get_ref().as_ref() == key)?;
+    /// The value behind `key` of a section.
+    fn inner(&self, key: &str) -> Option<Field<'a>> {
+        let DeValue::Table(table) = self.value else {
+            return None;
+        };
+        let (_, value) = table.iter().find(|(name, _)| name.get_ref() == key)?;
         Some(Field {
             origin: self.origin,
             key: self.full_key(key),
@@ -98,67 +136,39 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Returns the value behind `key`, which is mandatory.
-    pub(crate) fn required(
-        &self,
-        key: &str,
-        allowed: &'static str,
-    ) -> Result<Field<'a>, ConfigError> {
-        self.field(key).ok_or_else(|| self.missing(key, allowed))
-    }
-
-    /// Creates the error for a missing mandatory `key`.
-    pub(crate) fn missing(&self, key: &str, allowed: &'static str) -> ConfigError {
-        ConfigError::Missing {
-            file: self.origin.file.to_owned(),
-            line: self.origin.line(&self.span),
-            key: self.full_key(key),
-            allowed,
-        }
-    }
-
-    /// Reads the section called `key`; the default if it is missing.
-    pub(crate) fn section_or_default<T>(&self, key: &str) -> Result<T, ConfigError>
-    where
-        T: TryFrom<Section<'a>, Error = ConfigError> + Default,
-    {
-        self.field(key)
-            .map_or_else(|| Ok(T::default()), |field| T::try_from(field.section()?))
-    }
-
     fn full_key(&self, key: &str) -> String {
         match self.key.as_str() {
             "" => key.to_owned(),
             outer => format!("{outer}.{key}"),
         }
     }
-}
 
-/// A value of the file and its key.
-pub(crate) struct Field<'a> {
-    origin: Origin<'a>,
-    key: String,
-    span: Range<usize>,
-    value: &'a DeValue<'a>,
-}
-
-impl<'a> Field<'a> {
-    /// A section.
-    pub(crate) fn section(self) -> Result<Section<'a>, ConfigError> {
-        let DeValue::Table(table) = self.value else {
-            return Err(self.wrong("a section with keys of its own"));
-        };
-        Ok(Section {
-            origin: self.origin,
-            key: self.key,
-            span: self.span,
-            table,
-        })
+    /// Creates the error for a `key` of a section that is missing, or has a value that is not
+    /// allowed beside the others.
+    pub(crate) fn refuse(&self, key: &str, allowed: &str) -> ConfigError {
+        match self.inner(key) {
+            Some(field) => field.wrong(allowed),
+            None => ConfigError::Missing {
+                file: self.origin.file.to_owned(),
+                line: self.origin.line(&self.span),
+                key: self.full_key(key),
+                allowed: allowed.to_owned(),
+            },
+        }
     }
 
     /// A string that reads as a `T`.
     pub(crate) fn parse<T: FromStr>(&self, allowed: &str) -> Result<T, ConfigError> {
-        self.parse_with(|text| text.parse().ok(), allowed)
+        self.parse_if(|_| true, allowed)
+    }
+
+    /// A string that reads as a `T` with which `is_allowed` holds.
+    pub(crate) fn parse_if<T: FromStr>(
+        &self,
+        is_allowed: impl FnOnce(&T) -> bool,
+        allowed: &str,
+    ) -> Result<T, ConfigError> {
+        self.parse_with(|text| text.parse().ok().filter(is_allowed), allowed)
     }
 
     /// A string in which `read` finds something.
@@ -167,11 +177,9 @@ impl<'a> Field<'a> {
         read: impl FnOnce(&str) -> Option<T>,
         allowed: &str,
     ) -> Result<T, ConfigError> {
-        let text = match self.value {
-            DeValue::String(text) => Some(text.as_ref()),
-            _ => None,
-        };
-        text.and_then(read).ok_or_else(|| self.wrong(allowed))
+        self.text()
+            .and_then(read)
+            .ok_or_else(|| self.wrong(allowed))
     }
 
     /// The text, where it is one.
@@ -182,19 +190,19 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A span of time within `range`.
+    pub(crate) fn duration(
+        &self,
+        range: RangeInclusive<Duration>,
+        allowed: &str,
+    ) -> Result<Duration, ConfigError> {
+        let is_within = |span: &Duration| range.contains(span);
+        self.parse_with(|text| parse_duration(text).ok().filter(is_within), allowed)
+    }
+
     /// One of a few words.
-    pub(crate) fn word<T: Clone>(&self, words: &[(&str, T)]) -> Result<T, ConfigError> {
-        let names: Vec<_> = words
-            .iter()
-            .map(|(name, _)| format!("\"{name}\""))
-            .collect();
-        let find = |text: &str| {
-            words
-                .iter()
-                .find(|(name, _)| *name == text)
-                .map(|(_, t)| t.clone())
-        };
-        self.parse_with(find, &names.join(", "))
+    pub(crate) fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, ConfigError> {
+        self.named(words, |(name, _)| name).map(|(_, value)| value)
     }
 
     /// One of `all`, by its name.
@@ -203,8 +211,17 @@ impl<'a> Field<'a> {
         all: &[T],
         name: impl Fn(T) -> &'static str,
     ) -> Result<T, ConfigError> {
-        let words: Vec<_> = all.iter().map(|one| (name(*one), *one)).collect();
-        self.word(&words)
+        let mut values = all.iter().copied();
+        let value = self
+            .text()
+            .and_then(|text| values.find(|value| name(*value) == text));
+        value.ok_or_else(|| {
+            let names: Vec<_> = all
+                .iter()
+                .map(|one| format!("\"{}\"", name(*one)))
+                .collect();
+            self.wrong(&names.join(", "))
+        })
     }
 
     /// `true` or `false`.
@@ -238,34 +255,33 @@ impl<'a> Field<'a> {
         number.ok_or_else(|| self.wrong("a number from 0 to 1 such as 0.5"))
     }
 
-    /// The values of a list.
-    pub(crate) fn list(&self, allowed: &str) -> Result<Vec<Field<'a>>, ConfigError> {
-        let DeValue::Array(values) = self.value else {
-            return Err(self.wrong(allowed));
-        };
-        Ok(self.fields(values.iter().map(|value| (value.span(), value.get_ref()))))
+    /// The values of a list, each by `read`.
+    pub(crate) fn list<T>(
+        &self,
+        allowed: &str,
+        read: impl FnMut(&Field<'a>) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        match self.value {
+            DeValue::Array(_) => self.entries().iter().map(read).collect(),
+            _ => Err(self.wrong(allowed)),
+        }
     }
 
     /// Returns the values of a list, or this single value.
     pub(crate) fn entries(&self) -> Vec<Field<'a>> {
-        let single = std::slice::from_ref(self.value);
-        let DeValue::Array(values) = self.value else {
-            return self.fields(single.iter().map(|value| (self.span.clone(), value)));
-        };
-        self.fields(values.iter().map(|value| (value.span(), value.get_ref())))
-    }
-
-    fn fields(
-        &self,
-        values: impl Iterator<Item = (Range<usize>, &'a DeValue<'a>)>,
-    ) -> Vec<Field<'a>> {
-        let field = |(span, value)| Field {
+        let field = |span, value| Field {
             origin: self.origin,
             key: self.key.clone(),
             span,
             value,
         };
-        values.map(field).collect()
+        match self.value {
+            DeValue::Array(values) => values
+                .iter()
+                .map(|value| field(value.span(), value.get_ref()))
+                .collect(),
+            single => vec![field(self.span.clone(), single)],
+        }
     }
 
     /// Creates the error for a value that is not allowed.

@@ -44,7 +44,7 @@ pub enum ConfigError {
         /// The key with its sections, joined by dots.
         key: String,
         /// Allowed values.
-        allowed: &'static str,
+        allowed: String,
     },
     /// A value of the wrong kind or outside its range.
     #[error("{file}:{line}: `{key}` is {got}; allowed: {allowed}")]

@@ -3,11 +3,8 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use hawser_types::parse_duration;
-
-use crate::ConfigError;
 use crate::address::read_listen;
-use crate::document::Section;
+use crate::document::{Key, key};
 
 /// Services of this machine that a gateway offers to hosts that have not enrolled, in `[serve]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,31 +87,17 @@ impl Default for FrontConfig {
 
 impl FrontConfig {
     /// The keys of it, beside others in the section.
-    pub(crate) const KEYS: [&str; 3] = ["front", "front-listen", "front-pin"];
-
-    /// Reads them. Clients have `clients`.
-    pub(crate) fn read(section: &Section<'_>, clients: SocketAddr) -> Result<Self, ConfigError> {
-        let mut config = Self::default();
-        if let Some(field) = section.field("front-listen") {
-            config.listen = read_listen(&field)?;
-        }
-        if let Some(field) = section.field("front") {
-            let allowed = "a list of ports such as [\"443\", \"22\", \"80:proxy=8080\"]";
-            let ports = field.list(allowed)?;
-            let read = ports.iter().map(|field| field.parse(allowed));
-            config.ports = read.collect::<Result<_, _>>()?;
-            if let Some(problem) = config.problem(clients) {
-                return Err(field.wrong(&format!("other ports, since {problem}")));
-            }
-        }
-        if let Some(field) = section.field("front-pin") {
-            let read = |text: &str| {
-                let span = parse_duration(text).ok()?;
-                (MIN_PIN..=MAX_PIN).contains(&span).then_some(span)
-            };
-            config.pin = field.parse_with(read, "a time from 1min to 30d, such as \"7d\"")?;
-        }
-        Ok(config)
+    pub(crate) fn keys(&mut self) -> [Key<'_>; 3] {
+        let listed = "a list of ports such as [\"443\", \"22\", \"80:proxy=8080\"]";
+        [
+            key("front", &mut self.ports, move |f| {
+                f.list(listed, |f| f.parse(listed))
+            }),
+            key("front-listen", &mut self.listen, read_listen),
+            key("front-pin", &mut self.pin, |f| {
+                f.duration(MIN_PIN..=MAX_PIN, "a time from 1min to 30d, such as \"7d\"")
+            }),
+        ]
     }
 
     /// Why these ports can't be fronted together: one is named twice, or is Hawser's own, where

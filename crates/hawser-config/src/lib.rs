@@ -66,7 +66,7 @@ pub use user::{UnknownUser, read_user};
 
 use hawser_policy::{Rule, Source};
 
-use document::{Document, Section};
+use document::{Field, key};
 
 /// Content of a configuration file.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -93,48 +93,33 @@ impl Config {
     /// Fails when it cannot be read, is larger than 1 MiB, is not TOML, or has an invalid key or
     /// value.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let file = path.display().to_string();
-        let text = document::read_bounded(path).map_err(|source| ConfigError::Read {
-            file: file.clone(),
-            source,
-        })?;
-        Self::parse(&file, &text)
+        document::load(path, Self::parse)
     }
 
     /// Reads `text`; `file` is the name that errors give to it.
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
-        let document = Document::parse(file, text)?;
-        Self::try_from(document.root())
+        document::parse(file, text, Self::read)
     }
 
     /// Returns the entry for the link called `name`.
     pub fn link(&self, name: &str) -> Option<&LinkConfig> {
         self.links.iter().find(|link| link.name == name)
     }
-}
 
-impl TryFrom<Section<'_>> for Config {
-    type Error = ConfigError;
-
-    fn try_from(root: Section<'_>) -> Result<Self, ConfigError> {
-        root.allow_only(&[
-            "serve",
-            "up",
-            "session",
-            "directory",
-            "link",
-            "connection",
-            "rule",
+    fn read(root: &Field<'_>) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        root.read_keys(vec![
+            key("serve", &mut config.serve, ServeConfig::read),
+            key("up", &mut config.up, UpConfig::read),
+            key("session", &mut config.session, SessionConfig::read),
+            key("directory", &mut config.directory, DirectoryConfig::read),
+            key("link", &mut config.links, link::read_all),
+            key("connection", &mut config.connection, ConnectionConfig::read),
+            key("rule", &mut config.rules, |f| {
+                rule::read_all(f, Source::User)
+            }),
         ])?;
-        Ok(Self {
-            serve: root.section_or_default("serve")?,
-            up: root.section_or_default("up")?,
-            session: root.section_or_default("session")?,
-            directory: root.section_or_default("directory")?,
-            links: link::read_all(&root)?,
-            connection: root.section_or_default("connection")?,
-            rules: rule::read_all(&root, Source::User)?,
-        })
+        Ok(config)
     }
 }
 

@@ -4,10 +4,10 @@ use hawser_sched::rules::{Allowance, AtLimit, Rule};
 use hawser_types::{ByteCount, LinkUse, SignalStrength, parse_duration};
 
 use crate::ConfigError;
-use crate::document::{Field, Section};
+use crate::document::{Field, key, optional};
 
 /// `[[link]]`: properties of one link, and its rules.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkConfig {
     /// `name`: the interface, such as `wwan0`. Mandatory.
     pub name: String,
@@ -38,93 +38,86 @@ pub struct LinkConfig {
     pub standby: bool,
 }
 
-impl TryFrom<Section<'_>> for LinkConfig {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&KEYS)?;
-        let name = section.required("name", LINK_NAME)?;
-        let mut rule = Rule::default();
-        if let Some(field) = section.field("use") {
-            (rule.up, rule.down) = field
-                .named(LinkUse::ALL, LinkUse::name)
-                .map(|both| (both, both))?;
+impl LinkConfig {
+    fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
+        let mut link = Self::default();
+        let (mut both, mut up, mut down, mut price) = (None, None, None, None);
+        let (mut bytes, mut reset_day, mut at_limit) = (None, None, None);
+        let read_use = |field: &Field<'_>| field.named(LinkUse::ALL, LinkUse::name);
+        section.read_keys(vec![
+            key("name", &mut link.name, |f| {
+                f.parse_with(read_link_name, LINK_NAME)
+            }),
+            optional("use", &mut both, read_use),
+            optional("up", &mut up, read_use),
+            optional("down", &mut down, read_use),
+            key("weight", &mut link.rule.weight, |f| {
+                f.integer(1..=MAX_WEIGHT).map(f64::from)
+            }),
+            optional("price", &mut price, |f| f.parse_with(read_price, PRICE)),
+            key("price-weight", &mut link.rule.price_weight, Field::fraction),
+            optional("allowance", &mut bytes, |f| {
+                f.parse_if(|bytes| *bytes > ByteCount::ZERO, ALLOWANCE)
+            }),
+            optional("reset-day", &mut reset_day, |f| {
+                f.integer(1..=31).map(|day| day as u8)
+            }),
+            optional("at-limit", &mut at_limit, |f| f.word(&AT_LIMIT)),
+            optional("leave-below", &mut link.leave_below, |f| f.parse(STRENGTH)),
+            optional("measure-signal", &mut link.measure_signal, |f| {
+                let is_sound = |interval: &Duration| {
+                    // As ModemManager takes it.
+                    (1..=60).contains(&interval.as_secs()) && interval.subsec_nanos() == 0
+                };
+                f.parse_with(|text| parse_duration(text).ok().filter(is_sound), INTERVAL)
+            }),
+            key("standby", &mut link.standby, Field::boolean),
+        ])?;
+        if link.name.is_empty() {
+            return Err(section.refuse("name", LINK_NAME));
         }
-        if let Some(field) = section.field("up") {
-            rule.up = field.named(LinkUse::ALL, LinkUse::name)?;
+        link.rule.up = up.or(both).unwrap_or_default();
+        link.rule.down = down.or(both).unwrap_or_default();
+        (link.rule.price, link.currency) = price.unwrap_or_default();
+        if bytes.is_none() && (reset_day.is_some() || at_limit.is_some()) {
+            return Err(section.refuse("allowance", ALLOWANCE));
         }
-        if let Some(field) = section.field("down") {
-            rule.down = field.named(LinkUse::ALL, LinkUse::name)?;
-        }
-        if let Some(field) = section.field("weight") {
-            rule.weight = f64::from(field.integer(1..=MAX_WEIGHT)?);
-        }
-        let mut currency = String::new();
-        if let Some(field) = section.field("price") {
-            (rule.price, currency) = field.parse_with(read_price, PRICE)?;
-        }
-        if let Some(field) = section.field("price-weight") {
-            rule.price_weight = field.fraction()?;
-        }
-        rule.allowance = read_allowance(&section)?;
-        let leave_below = section.field("leave-below");
-        let leave_below =
-            leave_below.map(|field| field.parse_with(|text| text.parse().ok(), STRENGTH));
-        let measure_signal = section.field("measure-signal");
-        let measure_signal = measure_signal.map(|field| field.parse_with(read_interval, INTERVAL));
-        Ok(Self {
-            name: name.parse_with(read_link_name, LINK_NAME)?,
-            rule,
-            currency,
-            leave_below: leave_below.transpose()?,
-            measure_signal: measure_signal.transpose()?,
-            standby: section
-                .field("standby")
-                .map_or(Ok(false), |it| it.boolean())?,
-        })
+        link.rule.allowance = bytes.map(|bytes| Allowance {
+            bytes,
+            reset_day: reset_day.unwrap_or(1),
+            at_limit: at_limit.unwrap_or_default(),
+        });
+        Ok(link)
     }
 }
 
 /// Reads every `[[link]]` of the file. A second one for the same interface is refused, and so is a
 /// second currency.
-pub(crate) fn read_all(root: &Section<'_>) -> Result<Vec<LinkConfig>, ConfigError> {
-    let Some(field) = root.field("link") else {
-        return Ok(Vec::new());
-    };
+pub(crate) fn read_all(field: &Field<'_>) -> Result<Vec<LinkConfig>, ConfigError> {
     let mut links: Vec<LinkConfig> = Vec::new();
-    for entry in field.list("sections that begin with [[link]]")? {
-        let section = entry.section()?;
-        let name = section.required("name", LINK_NAME)?;
-        let price = section.field("price");
-        let link = LinkConfig::try_from(section)?;
+    field.list("sections that begin with [[link]]", |section| {
+        let link = LinkConfig::read(section)?;
         if links.iter().any(|other| other.name == link.name) {
-            return Err(name.wrong("one [[link]] for each interface"));
+            return Err(section.refuse("name", "one [[link]] for each interface"));
         }
         let priced = links.iter().find(|other| other.rule.price > 0.0);
-        if let (Some(price), Some(other)) = (price, priced)
+        if let Some(LinkConfig { currency, .. }) = priced
             && link.rule.price > 0.0
-            && link.currency != other.currency
+            && link.currency != *currency
         {
-            return Err(price.wrong(&format!("a price in {}, like the others", other.currency)));
+            let allowed = format!("a price in {currency}, like the others");
+            return Err(section.refuse("price", &allowed));
         }
         links.push(link);
-    }
+        Ok(())
+    })?;
     Ok(links)
 }
 
-/// Reads a list of names of interfaces; without the key it is empty.
-pub(crate) fn read_link_names(
-    section: &Section<'_>,
-    key: &str,
-) -> Result<Vec<String>, ConfigError> {
-    let Some(field) = section.field(key) else {
-        return Ok(Vec::new());
-    };
-    let names = field.list("a list of interfaces such as [\"eth0\", \"wwan0\"]")?;
-    let read = names
-        .iter()
-        .map(|field| field.parse_with(read_link_name, LINK_NAME));
-    read.collect()
+/// Reads a list of names of interfaces.
+pub(crate) fn read_link_names(field: &Field<'_>) -> Result<Vec<String>, ConfigError> {
+    let allowed = "a list of interfaces such as [\"eth0\", \"wwan0\"]";
+    field.list(allowed, |name| name.parse_with(read_link_name, LINK_NAME))
 }
 
 /// Returns `text` if the kernel accepts it as the name of an interface.
@@ -134,36 +127,6 @@ pub fn read_link_name(text: &str) -> Option<String> {
         .chars()
         .all(|c| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':');
     (fits && is_clean).then(|| text.to_owned())
-}
-
-fn read_allowance(section: &Section<'_>) -> Result<Option<Allowance>, ConfigError> {
-    let (day, limit) = (section.field("reset-day"), section.field("at-limit"));
-    let Some(field) = section.field("allowance") else {
-        // These keys need an allowance.
-        return match day.or(limit) {
-            Some(_) => Err(section.missing("allowance", ALLOWANCE)),
-            None => Ok(None),
-        };
-    };
-    let read = |text: &str| text.parse().ok().filter(|bytes| *bytes > ByteCount::ZERO);
-    Ok(Some(Allowance {
-        bytes: field.parse_with(read, ALLOWANCE)?,
-        reset_day: read_day(day)?,
-        at_limit: limit.map_or(Ok(AtLimit::default()), |field| field.word(&AT_LIMIT))?,
-    }))
-}
-
-fn read_day(field: Option<Field<'_>>) -> Result<u8, ConfigError> {
-    let day = field.map_or(Ok(1), |field| field.integer(1..=31))?;
-    // The range is checked.
-    Ok(day as u8)
-}
-
-/// Reads an interval of whole seconds, as ModemManager takes it.
-fn read_interval(text: &str) -> Option<Duration> {
-    let interval = parse_duration(text).ok()?;
-    let is_sound = (1..=60).contains(&interval.as_secs()) && interval.subsec_nanos() == 0;
-    is_sound.then_some(interval)
 }
 
 /// Reads `2.5EUR/GB`: the price of a gigabyte and its currency.
@@ -180,22 +143,6 @@ fn read_price(text: &str) -> Option<(f64, String)> {
     let is_sound = unit.trim() == "GB" && (0.0..=MAX_PRICE).contains(&number) && is_word;
     is_sound.then(|| (number, currency.to_owned()))
 }
-
-const KEYS: [&str; 13] = [
-    "name",
-    "use",
-    "up",
-    "down",
-    "weight",
-    "price",
-    "price-weight",
-    "allowance",
-    "reset-day",
-    "at-limit",
-    "leave-below",
-    "measure-signal",
-    "standby",
-];
 
 const AT_LIMIT: [(&str, AtLimit); 3] = [
     ("stop", AtLimit::Stop),

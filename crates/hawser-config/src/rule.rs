@@ -1,13 +1,12 @@
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::LazyLock;
 
 use hawser_policy::{
-    Action, Avoid, Class, Condition, Dscp, LinkChoice, MAX_VALUES, Mode, PortRange, Profile,
-    Protocol, Rule, RuleSet, Source, User,
+    Avoid, Class, Dscp, LinkChoice, MAX_VALUES, Mode, PortRange, Profile, Protocol, Rule, RuleSet,
+    Source, User,
 };
 
-use crate::document::{Document, Field, Section, read_bounded};
+use crate::document::{self, Field, Key, key, optional};
 use crate::link::{LINK_NAME, read_link_name};
 use crate::user::{MAX_USER, read_user};
 use crate::{ConfigError, read_network};
@@ -28,130 +27,121 @@ pub fn rule_set(user: impl IntoIterator<Item = Rule>, profile: Profile) -> RuleS
 ///
 /// Fails as [`Config::load`](crate::Config::load) does.
 pub fn load_rules(path: &Path) -> Result<Vec<Rule>, ConfigError> {
-    let file = path.display().to_string();
-    let text = read_bounded(path).map_err(|source| ConfigError::Read {
-        file: file.clone(),
-        source,
-    })?;
-    parse_rules(&file, &text)
+    document::load(path, parse_rules)
 }
 
 /// Reads the text of a file of rules; `file` is the name that errors give to it.
 pub fn parse_rules(file: &str, text: &str) -> Result<Vec<Rule>, ConfigError> {
-    let document = Document::parse(file, text)?;
-    let root = document.root();
-    root.allow_only(&["rule"])?;
-    read_all(&root, Source::User)
+    parse(file, text, Source::User)
+}
+
+fn parse(file: &str, text: &str, source: Source) -> Result<Vec<Rule>, ConfigError> {
+    let mut rules = Vec::new();
+    document::parse(file, text, |root| {
+        root.read_keys(vec![key("rule", &mut rules, |f| read_all(f, source))])
+    })?;
+    Ok(rules)
 }
 
 /// Every `[[rule]]` of the file, in its order.
-pub(crate) fn read_all(root: &Section<'_>, source: Source) -> Result<Vec<Rule>, ConfigError> {
-    let Some(field) = root.field("rule") else {
-        return Ok(Vec::new());
-    };
-    let entries = field.list("sections that begin with [[rule]]")?;
-    let read = entries
-        .into_iter()
-        .map(|entry| read_rule(&entry.section()?, source));
-    read.collect()
+pub(crate) fn read_all(field: &Field<'_>, source: Source) -> Result<Vec<Rule>, ConfigError> {
+    let allowed = "sections that begin with [[rule]]";
+    field.list(allowed, |section| read_rule(section, source))
 }
 
-fn read_rule(section: &Section<'_>, source: Source) -> Result<Rule, ConfigError> {
-    section.allow_only(&KEYS)?;
-    let name = section.field("name");
-    let rule = Rule {
-        name: name.map(|f| f.parse_with(read_name, NAME)).transpose()?,
+fn read_rule(section: &Field<'_>, source: Source) -> Result<Rule, ConfigError> {
+    let mut rule = Rule {
         source,
-        when: read_condition(section)?,
-        then: read_action(section)?,
+        ..Rule::default()
     };
-    if rule.then.is_empty() {
-        return Err(section.missing("class", NO_ACTION));
+    let (when, then) = (&mut rule.when, &mut rule.then);
+    let [mut any, mut only, mut order, mut never] = [const { None }; 4];
+    let names = |f: &Field<'_>| read_list(f, |f| f.parse_with(read_link_name, LINK_NAME));
+    let class = |f: &Field<'_>| f.named(&Class::ALL, Class::name);
+    section.read_keys(vec![
+        optional("name", &mut rule.name, |f| {
+            let is_sound = |name: &String| {
+                (1..=MAX_NAME).contains(&name.chars().count()) && !name.contains(char::is_control)
+            };
+            f.parse_if(is_sound, NAME)
+        }),
+        values("program", &mut when.program, |f| f.parse(PATTERN)),
+        values("executable", &mut when.executable, |f| f.parse(PATTERN)),
+        values("user", &mut when.user, read_one_user),
+        values("cgroup", &mut when.cgroup, |f| f.parse(GROUP)),
+        values("domain", &mut when.domain, |f| f.parse(DOMAIN)),
+        values("address", &mut when.address, |f| {
+            f.parse_with(read_network, NETWORK)
+        }),
+        values("port", &mut when.port, read_ports),
+        optional("protocol", &mut when.protocol, |f| {
+            f.named(&Protocol::ALL, Protocol::name)
+        }),
+        values("dscp", &mut when.dscp, read_dscp),
+        values("of-class", &mut when.class, class),
+        optional("class", &mut then.class, class),
+        optional("links", &mut any, |f| {
+            f.word(&[("any", ())]).map(|()| LinkChoice::Any)
+        }),
+        optional("only", &mut only, move |f| names(f).map(LinkChoice::Only)),
+        optional("order", &mut order, move |f| {
+            names(f).map(LinkChoice::Order)
+        }),
+        optional("never", &mut never, move |f| {
+            names(f).map(LinkChoice::Except)
+        }),
+        optional("avoid", &mut then.avoid, |f| {
+            read_list(f, |f| f.named(Avoid::ALL, Avoid::name))
+        }),
+        optional("mode", &mut then.mode, |f| f.named(Mode::ALL, Mode::name)),
+    ])?;
+    let choices = [
+        ("links", any),
+        ("only", only),
+        ("order", order),
+        ("never", never),
+    ];
+    let mut choices = choices
+        .into_iter()
+        .filter_map(|(key, links)| Some((key, links?)));
+    rule.then.links = choices.next().map(|(_, links)| links);
+    if let Some((second, _)) = choices.next() {
+        return Err(section.refuse(second, "only one of `links`, `only`, `order` and `never`"));
     }
-    if let Some(field) = section.field("mode")
-        && rule.then.mode == Some(Mode::Packet)
-        && !rule.when.domain.is_empty()
-    {
-        return Err(field.wrong(NAMED_PACKET));
-    }
-    if let Some(field) = section.field("class")
-        && !rule.when.class.is_empty()
-    {
-        return Err(field.wrong("nothing in a rule that asks for the class with `of-class`"));
-    }
+    check(&rule, section)?;
     Ok(rule)
 }
 
-fn read_condition(section: &Section<'_>) -> Result<Condition, ConfigError> {
-    let protocol = section.field("protocol");
-    let protocol = protocol.map(|f| f.named(&Protocol::ALL, Protocol::name));
-    Ok(Condition {
-        program: read_texts(section, "program", PATTERN)?,
-        executable: read_texts(section, "executable", PATTERN)?,
-        user: read_list(section, "user", read_one_user)?,
-        cgroup: read_texts(
-            section,
-            "cgroup",
-            "paths from the root, such as \"/user.slice\"",
-        )?,
-        domain: read_texts(section, "domain", DOMAIN)?,
-        address: read_list(section, "address", |f| f.parse_with(read_network, NETWORK))?,
-        port: read_list(section, "port", read_ports)?,
-        protocol: protocol.transpose()?,
-        dscp: read_list(section, "dscp", read_dscp)?,
-        class: read_list(section, "of-class", |f| f.named(&Class::ALL, Class::name))?,
-    })
-}
-
-fn read_action(section: &Section<'_>) -> Result<Action, ConfigError> {
-    let class = section.field("class");
-    let class = class.map(|f| f.named(&Class::ALL, Class::name));
-    let mode = section
-        .field("mode")
-        .map(|f| f.named(Mode::ALL, Mode::name));
-    let avoid = read_list(section, "avoid", |f| f.named(Avoid::ALL, Avoid::name))?;
-    Ok(Action {
-        class: class.transpose()?,
-        links: read_links(section)?,
-        avoid: (!avoid.is_empty()).then_some(avoid),
-        mode: mode.transpose()?,
-    })
-}
-
-/// Reads at most one of the keys for the allowed links.
-fn read_links(section: &Section<'_>) -> Result<Option<LinkChoice>, ConfigError> {
-    let mut choice = None;
-    for key in LINK_KEYS {
-        let Some(field) = section.field(key) else {
-            continue;
-        };
-        if choice.is_some() {
-            return Err(field.wrong("only one of `links`, `only`, `order` and `never`"));
-        }
-        if key == "links" {
-            choice = Some(field.word(&[("any", LinkChoice::Any)])?);
-            continue;
-        }
-        let names = read_list(section, key, |f| f.parse_with(read_link_name, LINK_NAME))?;
-        choice = Some(match key {
-            "only" => LinkChoice::Only(names),
-            "order" => LinkChoice::Order(names),
-            _ => LinkChoice::Except(names),
-        });
+/// Refuses a rule whose keys do not fit each other.
+fn check(rule: &Rule, section: &Field<'_>) -> Result<(), ConfigError> {
+    if rule.then.is_empty() {
+        return Err(section.refuse("class", NO_ACTION));
     }
-    Ok(choice)
+    if rule.then.mode == Some(Mode::Packet) && !rule.when.domain.is_empty() {
+        return Err(section.refuse("mode", NAMED_PACKET));
+    }
+    if rule.then.class.is_some() && !rule.when.class.is_empty() {
+        let allowed = "nothing in a rule that asks for the class with `of-class`";
+        return Err(section.refuse("class", allowed));
+    }
+    Ok(())
 }
 
-/// Reads one value behind `key` or a list of them. An empty list is refused, since it would match
-/// everything, and so is one that takes long to look through for each connection.
+/// A key with one value or a list of them.
+fn values<'a, T>(
+    name: &'static str,
+    place: &'a mut Vec<T>,
+    read: impl Fn(&Field<'_>) -> Result<T, ConfigError> + 'a,
+) -> Key<'a> {
+    key(name, place, |field| read_list(field, read))
+}
+
+/// Reads one value or a list of them. An empty list is refused, since it would match everything,
+/// and so is one that takes long to look through for each connection.
 fn read_list<T>(
-    section: &Section<'_>,
-    key: &str,
+    field: &Field<'_>,
     read: impl Fn(&Field<'_>) -> Result<T, ConfigError>,
 ) -> Result<Vec<T>, ConfigError> {
-    let Some(field) = section.field(key) else {
-        return Ok(Vec::new());
-    };
     let entries = field.entries();
     if entries.is_empty() {
         return Err(field.wrong("a value, or a list of at least one"));
@@ -161,14 +151,6 @@ fn read_list<T>(
         return Err(beyond.wrong(&most));
     }
     entries.iter().map(read).collect()
-}
-
-fn read_texts<T: FromStr>(
-    section: &Section<'_>,
-    key: &str,
-    allowed: &str,
-) -> Result<Vec<T>, ConfigError> {
-    read_list(section, key, |field| field.parse(allowed))
 }
 
 fn read_one_user(field: &Field<'_>) -> Result<User, ConfigError> {
@@ -192,15 +174,9 @@ fn read_dscp(field: &Field<'_>) -> Result<Dscp, ConfigError> {
     }
 }
 
-fn read_name(text: &str) -> Option<String> {
-    let fits = (1..=MAX_NAME).contains(&text.chars().count());
-    (fits && !text.contains(char::is_control)).then(|| text.to_owned())
-}
-
 /// Reads rules that are part of the program; a test shows that they can be read.
 fn own(file: &str, text: &str, source: Source) -> Vec<Rule> {
-    let read = || read_all(&Document::parse(file, text)?.root(), source);
-    read().unwrap_or_default()
+    parse(file, text, source).unwrap_or_default()
 }
 
 static BUILT_IN: LazyLock<Vec<Rule>> =
@@ -217,32 +193,10 @@ const SAVER_TEXT: &str = include_str!("rule/saver.toml");
 /// Packets are told apart as they begin, by what stands in them.
 const NAMED_PACKET: &str = "auto, direct or bonded in a rule with `domain`, since the name is not \
                             known when packets begin; ask for `address`";
-/// The keys of a rule: its name, its condition, its action.
-const KEYS: [&str; 18] = [
-    "name",
-    "program",
-    "executable",
-    "user",
-    "cgroup",
-    "domain",
-    "address",
-    "port",
-    "protocol",
-    "dscp",
-    "of-class",
-    "class",
-    "links",
-    "only",
-    "order",
-    "never",
-    "avoid",
-    "mode",
-];
-const LINK_KEYS: [&str; 4] = ["links", "only", "order", "never"];
-
 const NAME: &str = "1 to 80 characters";
 const MAX_NAME: usize = 80;
 const PATTERN: &str = "1 to 255 characters, with * for any number of them, such as \"teams*\"";
+const GROUP: &str = "paths from the root, such as \"/user.slice\"";
 const DOMAIN: &str = "names such as \"example.org\", or \"*.example.org\" for all below it";
 const NETWORK: &str = "networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
 const PORT: &str = "ports from 1 to 65535 and ranges such as \"5000-5100\"";

@@ -5,7 +5,7 @@ use hawser_types::ByteCount;
 use ipnet::IpNet;
 
 use crate::address::{read_listen, read_networks};
-use crate::document::Section;
+use crate::document::{Field, key, optional};
 use crate::link::read_link_names;
 use crate::{ConfigError, FrontConfig, HostPort, read_network};
 
@@ -134,110 +134,78 @@ impl Default for ServeLimits {
     }
 }
 
-impl TryFrom<Section<'_>> for ServeConfig {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        let keys = [
-            "listen",
-            "advertise",
-            "allow-destination",
-            "limits",
-            "udp",
-            "client-schedulers",
-            "packet-exit",
-            "packet-pool",
-            "meet",
-            "further-links",
-            "web",
-        ];
-        section.allow_only(&[&keys[..], &FrontConfig::KEYS[..]].concat())?;
+impl ServeConfig {
+    pub(crate) fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        if let Some(field) = section.field("listen") {
-            config.listen = read_listen(&field)?;
+        let mut keys = vec![
+            key("listen", &mut config.listen, read_listen),
+            key("advertise", &mut config.advertise, |f| {
+                f.list(HOSTS, |f| f.parse(HOSTS))
+            }),
+            key(
+                "allow-destination",
+                &mut config.allow_destination,
+                read_networks,
+            ),
+            key("limits", &mut config.limits, ServeLimits::read),
+            key("udp", &mut config.udp, Field::boolean),
+            key(
+                "client-schedulers",
+                &mut config.client_schedulers,
+                Field::boolean,
+            ),
+            key("packet-exit", &mut config.packet_exit, |f| {
+                f.parse("\"nat\", \"routed\" or \"off\"")
+            }),
+            key("packet-pool", &mut config.packet_pool, |f| {
+                f.list(POOL, |f| f.parse_with(read_network, POOL))
+            }),
+            key("meet", &mut config.meet, Field::boolean),
+            key("further-links", &mut config.further_links, read_link_names),
+            optional("web", &mut config.web, read_web),
+        ];
+        keys.extend(config.front.keys());
+        section.read_keys(keys)?;
+        match config.front.problem(config.listen) {
+            None => Ok(config),
+            Some(problem) => {
+                let allowed = format!("other ports, since {problem}");
+                Err(section.refuse("front", &allowed))
+            }
         }
-        if let Some(field) = section.field("advertise") {
-            let allowed = "a list of hosts such as \"gw.example\" or \"[2001:db8::1]:7443\"";
-            let hosts = field.list(allowed)?;
-            let read = hosts.iter().map(|host| host.parse(allowed));
-            config.advertise = read.collect::<Result<_, _>>()?;
-        }
-        if let Some(networks) = read_networks(&section, "allow-destination")? {
-            config.allow_destination = networks;
-        }
-        config.limits = section.section_or_default("limits")?;
-        if let Some(field) = section.field("udp") {
-            config.udp = field.boolean()?;
-        }
-        if let Some(field) = section.field("client-schedulers") {
-            config.client_schedulers = field.boolean()?;
-        }
-        if let Some(field) = section.field("packet-exit") {
-            config.packet_exit = field.parse("\"nat\", \"routed\" or \"off\"")?;
-        }
-        if let Some(field) = section.field("packet-pool") {
-            let allowed = "networks such as [\"10.83.0.0/16\", \"fd83:83:83::/64\"]";
-            let networks = field.list(allowed)?;
-            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
-            config.packet_pool = read.collect::<Result<_, _>>()?;
-        }
-        if let Some(field) = section.field("meet") {
-            config.meet = field.boolean()?;
-        }
-        config.further_links = read_link_names(&section, "further-links")?;
-        config.front = FrontConfig::read(&section, config.listen)?;
-        config.web = read_web(&section)?;
-        Ok(config)
     }
 }
 
-impl TryFrom<Section<'_>> for ServeLimits {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&[
-            "sessions",
-            "sessions-per-client",
-            "streams-per-session",
-            "memory",
-            "half-open-handshakes",
-            "connects-per-second",
-            "packet-flows-per-client",
-            "packet-flows-per-second",
-        ])?;
+impl ServeLimits {
+    fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut limits = Self::default();
-        for (key, value) in [
-            ("sessions", &mut limits.sessions),
-            ("sessions-per-client", &mut limits.sessions_per_client),
-            ("streams-per-session", &mut limits.streams_per_session),
-            ("half-open-handshakes", &mut limits.half_open_handshakes),
-            ("connects-per-second", &mut limits.connects_per_second),
-            (
+        let count = |name, place| key(name, place, |f| f.integer(1..=MAX_LIMIT));
+        section.read_keys(vec![
+            count("sessions", &mut limits.sessions),
+            count("sessions-per-client", &mut limits.sessions_per_client),
+            count("streams-per-session", &mut limits.streams_per_session),
+            key("memory", &mut limits.memory, |f| {
+                let allowed = "a size of 16MiB or more, such as \"1GiB\"";
+                f.parse_if(|memory| *memory >= MIN_MEMORY, allowed)
+            }),
+            count("half-open-handshakes", &mut limits.half_open_handshakes),
+            count("connects-per-second", &mut limits.connects_per_second),
+            count(
                 "packet-flows-per-client",
                 &mut limits.packet_flows_per_client,
             ),
-            (
+            count(
                 "packet-flows-per-second",
                 &mut limits.packet_flows_per_second,
             ),
-        ] {
-            if let Some(field) = section.field(key) {
-                *value = field.integer(1..=MAX_LIMIT)?;
-            }
-        }
-        if let Some(field) = section.field("memory") {
-            let read = |text: &str| text.parse().ok().filter(|m| *m >= MIN_MEMORY);
-            limits.memory = field.parse_with(read, "a size of 16MiB or more, such as \"1GiB\"")?;
-        }
+        ])?;
         Ok(limits)
     }
 }
 
-/// Reads the address of the dashboard, if set.
-pub(crate) fn read_web(section: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
-    let field = section.field("web");
-    let read = field.map(|field| field.parse_with(read_web_address, WEB_ADDRESS));
-    read.transpose()
+/// Reads the address of the dashboard.
+pub(crate) fn read_web(field: &Field<'_>) -> Result<SocketAddr, ConfigError> {
+    field.parse_with(read_web_address, WEB_ADDRESS)
 }
 
 /// Reads an address for the dashboard, which other machines must not reach. Port 0 lets the system
@@ -246,6 +214,9 @@ pub fn read_web_address(text: &str) -> Option<SocketAddr> {
     let address = text.parse::<SocketAddr>().ok();
     address.filter(|address| address.ip().is_loopback())
 }
+
+const HOSTS: &str = "a list of hosts such as \"gw.example\" or \"[2001:db8::1]:7443\"";
+const POOL: &str = "networks such as [\"10.83.0.0/16\", \"fd83:83:83::/64\"]";
 
 /// Values of [`read_web_address`], for errors.
 pub const WEB_ADDRESS: &str = "a loopback address and a port such as 127.0.0.1:7480; from other machines it is \

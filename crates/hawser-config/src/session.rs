@@ -3,10 +3,10 @@ use std::time::Duration;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::packet::PacketPolicy;
 use hawser_session::{ChunkSize, SctpPaths, Spread, TransportChoice};
-use hawser_types::{ByteCount, parse_duration};
+use hawser_types::ByteCount;
 
 use crate::ConfigError;
-use crate::document::{Field, Section};
+use crate::document::{Field, key};
 
 /// `[session]`: chunking, distribution and encryption of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,71 +113,61 @@ impl Default for SessionConfig {
     }
 }
 
-impl TryFrom<Section<'_>> for SessionConfig {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&[
-            "scheduler",
-            "packet-scheduler",
-            "channels-per-link",
-            "chunk-size",
-            "encryption",
-            "survive",
-            "receive-memory",
-            "recorder",
-            "congestion",
-            "express",
-            "transport",
-            "sctp-paths",
-        ])?;
+impl SessionConfig {
+    pub(crate) fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        if let Some(field) = section.field("scheduler") {
-            config.scheduler =
-                field.word(&ChunkPolicy::ALL.map(|policy| (policy.name(), policy)))?;
-        }
-        if let Some(field) = section.field("packet-scheduler") {
-            config.packet_scheduler = field.named(&PacketPolicy::ALL, PacketPolicy::name)?;
-        }
-        if let Some(field) = section.field("chunk-size") {
-            config.chunk_size = read_chunk_size(&field)?;
-        }
-        if let Some(field) = section.field("channels-per-link") {
-            config.channels_per_link = read_channels(&field)?;
-        }
-        if let Some(field) = section.field("encryption") {
-            config.encryption = field.word(&ENCRYPTIONS)?;
-        }
-        if let Some(field) = section.field("survive") {
-            let read = |text: &str| {
-                let survive = parse_duration(text).ok();
-                survive.filter(|s| (MIN_SURVIVE..=MAX_SURVIVE).contains(s))
-            };
-            config.survive = field.parse_with(read, "a time from 1s to 7d, such as \"60s\"")?;
-        }
-        if let Some(field) = section.field("receive-memory") {
-            let range = MIN_RECEIVE_MEMORY..=MAX_RECEIVE_MEMORY;
-            let read = |text: &str| text.parse().ok().filter(|m| range.contains(m));
-            let allowed = "a size from 1MiB to 64GiB, such as \"64MiB\"";
-            config.receive_memory = field.parse_with(read, allowed)?;
-        }
-        if let Some(field) = section.field("recorder") {
-            config.recorder = field.parse_with(read_recorder, RECORDER)?;
-        }
-        if let Some(field) = section.field("congestion") {
-            config.congestion = field.parse_with(read_congestion, CONGESTION)?;
-        }
-        if let Some(field) = section.field("express") {
-            config.express = field.boolean()?;
-        }
-        if let Some(field) = section.field("transport") {
-            config.transport = field.word(&TransportChoice::ALL.map(|it| (it.name(), it)))?;
-        }
-        if let Some(field) = section.field("sctp-paths") {
-            config.sctp_paths = field.word(&SctpPaths::ALL.map(|it| (it.name(), it)))?;
-        }
+        section.read_keys(vec![
+            key("scheduler", &mut config.scheduler, |f| {
+                f.named(&ChunkPolicy::ALL, ChunkPolicy::name)
+            }),
+            key("packet-scheduler", &mut config.packet_scheduler, |f| {
+                f.named(&PacketPolicy::ALL, PacketPolicy::name)
+            }),
+            key(
+                "channels-per-link",
+                &mut config.channels_per_link,
+                read_channels,
+            ),
+            key("chunk-size", &mut config.chunk_size, read_chunk_size),
+            key("encryption", &mut config.encryption, |f| {
+                f.word(&ENCRYPTIONS)
+            }),
+            key("survive", &mut config.survive, |f| {
+                f.duration(
+                    MIN_SURVIVE..=MAX_SURVIVE,
+                    "a time from 1s to 7d, such as \"60s\"",
+                )
+            }),
+            key("receive-memory", &mut config.receive_memory, |f| {
+                let is_allowed = |m: &_| (MIN_RECEIVE_MEMORY..=MAX_RECEIVE_MEMORY).contains(m);
+                f.parse_if(is_allowed, "a size from 1MiB to 64GiB, such as \"64MiB\"")
+            }),
+            key("recorder", &mut config.recorder, |f| {
+                let range = MIN_RECORDER..=MAX_RECORDER;
+                f.parse_if(|m| *m == ByteCount::ZERO || range.contains(m), RECORDER)
+            }),
+            key("congestion", &mut config.congestion, |f| {
+                f.parse_with(read_congestion, CONGESTION)
+            }),
+            key("express", &mut config.express, Field::boolean),
+            key("transport", &mut config.transport, |f| {
+                f.named(&TransportChoice::ALL, TransportChoice::name)
+            }),
+            key("sctp-paths", &mut config.sctp_paths, |f| {
+                f.named(&SctpPaths::ALL, SctpPaths::name)
+            }),
+        ])?;
         Ok(config)
     }
+}
+
+fn read_channels(field: &Field<'_>) -> Result<Spread, ConfigError> {
+    if field.text() == Some("auto") {
+        return Ok(Spread::Auto);
+    }
+    let count = field.integer(1..=MAX_CHANNELS);
+    let fixed = count.map(|count| Spread::Fixed(count as usize));
+    fixed.map_err(|_| field.wrong("\"auto\", or a whole number from 1 to 4"))
 }
 
 fn read_chunk_size(field: &Field<'_>) -> Result<ChunkSize, ConfigError> {
@@ -191,20 +181,6 @@ fn read_chunk_size(field: &Field<'_>) -> Result<ChunkSize, ConfigError> {
         }
     };
     field.parse_with(read, "\"auto\", \"mtu\", or a size from 256B to 64KiB")
-}
-
-fn read_channels(field: &Field<'_>) -> Result<Spread, ConfigError> {
-    if let Ok(count) = field.integer(1..=MAX_CHANNELS) {
-        return Ok(Spread::Fixed(count as usize));
-    }
-    let allowed = "\"auto\", or a whole number from 1 to 4";
-    field.parse_with(|text| (text == "auto").then_some(Spread::Auto), allowed)
-}
-
-fn read_recorder(text: &str) -> Option<ByteCount> {
-    let memory: ByteCount = text.parse().ok()?;
-    let range = MIN_RECORDER..=MAX_RECORDER;
-    (memory == ByteCount::ZERO || range.contains(&memory)).then_some(memory)
 }
 
 /// Reads the name of a congestion control: short and lower-case. Whether the kernel knows it shows

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::address::{read_listen, read_networks};
 use crate::directory::{Digest, read_path};
-use crate::document::{Field, Section};
+use crate::document::{Field, key, optional};
 use crate::link::read_link_names;
 use crate::serve::read_web;
 use crate::{CaptureScope, ConfigError, GatewaySource};
@@ -86,82 +86,82 @@ impl UpConfig {
         self.is_reachable() && self.password_file.is_none() && !self.no_password
     }
 
-    fn read_accepted(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
-        if let Some(field) = section.field("accept-inbound") {
-            self.accept_inbound = field.boolean()?;
-        }
-        if let Some(field) = section.field("accept-joins") {
-            let ports = u32::from(MIN_JOIN_PORT)..=u32::from(u16::MAX);
-            self.accept_joins = u16::try_from(field.integer(ports)?).ok();
-        }
-        Ok(())
+    pub(crate) fn read(section: &Field<'_>) -> Result<Self, ConfigError> {
+        let mut up = Self::default();
+        section.read_keys(vec![
+            key("listen", &mut up.listen, read_listen),
+            key("links", &mut up.links, read_link_names),
+            optional("gateway", &mut up.gateway, read_gateway),
+            key("allow-lan", &mut up.allow_lan, Field::boolean),
+            optional("password-file", &mut up.password_file, read_path),
+            key("no-password", &mut up.no_password, Field::boolean),
+            key("kill-switch", &mut up.kill_switch, Field::boolean),
+            key(
+                "kill-switch-allow",
+                &mut up.kill_switch_allow,
+                read_networks,
+            ),
+            key("capture", &mut up.capture, |f| {
+                f.entries()
+                    .iter()
+                    .map(|scope| scope.parse(CAPTURE))
+                    .collect()
+            }),
+            optional("name", &mut up.name, |f| {
+                f.parse("a name such as \"alice@example.org\"")
+            }),
+            optional("directory", &mut up.directory, read_directory),
+            optional(
+                "directory-password-file",
+                &mut up.directory_password_file,
+                read_path,
+            ),
+            optional(
+                "directory-certificates",
+                &mut up.directory_certificates,
+                read_path,
+            ),
+            key("directory-digest", &mut up.directory_digest, |f| {
+                f.word(&Digest::WORDS)
+            }),
+            key("offer", &mut up.offer, |f| {
+                let port = |f: &Field<'_>| f.integer(1..=65_535).map(|port| port as u16);
+                f.list("a list of ports such as [22, 8080]", port)
+            }),
+            key("discover", &mut up.discover, Field::boolean),
+            key("require-bonded", &mut up.require_bonded, Field::boolean),
+            key("vouched", &mut up.vouched, |f| {
+                f.list(VOUCHED, |f| f.parse(VOUCHED))
+            }),
+            optional(
+                "vouched-certificates",
+                &mut up.vouched_certificates,
+                read_path,
+            ),
+            key("accept-inbound", &mut up.accept_inbound, Field::boolean),
+            optional("accept-joins", &mut up.accept_joins, |f| {
+                f.integer(MIN_JOIN_PORT.into()..=65_535)
+                    .map(|port| port as u16)
+            }),
+            optional("web", &mut up.web, read_web),
+        ])?;
+        up.check(section)
     }
 
-    fn read_kill_switch(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
-        if let Some(field) = section.field("kill-switch") {
-            self.kill_switch = field.boolean()?;
-        }
-        if let Some(networks) = read_networks(section, "kill-switch-allow")? {
-            self.kill_switch_allow = networks;
-        }
-        Ok(())
-    }
-
-    /// Reads the name in a directory, and what belongs to it.
-    fn read_name(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
-        if let Some(field) = section.field("name") {
-            self.name = Some(field.parse("a name such as \"alice@example.org\"")?);
-        }
-        if let Some(field) = section.field("directory") {
-            let allowed = "a URI such as \"sip:example.org\" or \"sip:example.org;transport=tls\"";
-            let read = |text: &str| is_sip(text).then(|| text.to_owned());
-            self.directory = Some(field.parse_with(read, allowed)?);
-        }
-        self.directory_password_file = read_path(section, "directory-password-file")?;
-        self.directory_certificates = read_path(section, "directory-certificates")?;
-        if let Some(field) = section.field("directory-digest") {
-            self.directory_digest = field.word(&Digest::WORDS)?;
-        }
-        if let Some(field) = section.field("offer") {
-            let ports = field.list("a list of ports such as [22, 8080]")?;
-            let port = |field: &Field<'_>| Ok(field.integer(1..=65_535)? as u16);
-            self.offer = ports.iter().map(port).collect::<Result<_, _>>()?;
-            if !self.offer.is_empty() && self.name.is_none() {
-                return Err(field.wrong("no ports without a name: no peer could reach them"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads how to go about servers that were never met.
-    fn read_discovery(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
-        if let Some(field) = section.field("discover") {
-            self.discover = field.boolean()?;
-        }
-        if let Some(field) = section.field("require-bonded") {
-            self.require_bonded = field.boolean()?;
-            if self.require_bonded && !self.discover {
-                return Err(field.wrong("false, or discover = true beside it"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the names that are held to what their owners vouch for.
-    fn read_vouched(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
-        self.vouched_certificates = read_path(section, "vouched-certificates")?;
-        let Some(field) = section.field("vouched") else {
-            return Ok(());
-        };
-        let allowed = "a list of at most 64 names such as [\"example.org\"]";
-        let names = field.list(allowed)?;
-        let names = names.iter().map(|field| field.parse(allowed));
-        self.vouched = names.collect::<Result<_, _>>()?;
-        if self.vouched.len() > MAX_VOUCHED {
-            Err(field.wrong(allowed))
+    /// Refuses values that do not fit each other.
+    fn check(self, section: &Field<'_>) -> Result<Self, ConfigError> {
+        let unsound = if self.no_password && self.password_file.is_some() {
+            ("no-password", "false, or no password-file beside it")
+        } else if !self.offer.is_empty() && self.name.is_none() {
+            ("offer", "no ports without a name: no peer could reach them")
+        } else if self.require_bonded && !self.discover {
+            ("require-bonded", "false, or discover = true beside it")
+        } else if self.vouched.len() > MAX_VOUCHED {
+            ("vouched", VOUCHED)
         } else {
-            Ok(())
-        }
+            return Ok(self);
+        };
+        Err(section.refuse(unsound.0, unsound.1))
     }
 
     fn is_reachable(&self) -> bool {
@@ -198,81 +198,21 @@ impl Default for UpConfig {
     }
 }
 
-impl TryFrom<Section<'_>> for UpConfig {
-    type Error = ConfigError;
-
-    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&[
-            "listen",
-            "links",
-            "gateway",
-            "allow-lan",
-            "password-file",
-            "no-password",
-            "kill-switch",
-            "kill-switch-allow",
-            "capture",
-            "name",
-            "directory",
-            "directory-password-file",
-            "directory-certificates",
-            "directory-digest",
-            "offer",
-            "discover",
-            "require-bonded",
-            "vouched",
-            "vouched-certificates",
-            "accept-inbound",
-            "accept-joins",
-            "web",
-        ])?;
-        let mut config = Self::default();
-        if let Some(field) = section.field("listen") {
-            config.listen = read_listen(&field)?;
-        }
-        config.links = read_link_names(&section, "links")?;
-        if let Some(field) = section.field("gateway") {
-            config.gateway = Some(read_gateway(&field)?);
-        }
-        if let Some(field) = section.field("allow-lan") {
-            config.allow_lan = field.boolean()?;
-        }
-        config.password_file = read_path(&section, "password-file")?;
-        if let Some(field) = section.field("no-password") {
-            config.no_password = field.boolean()?;
-            if config.no_password && config.password_file.is_some() {
-                return Err(field.wrong("false, or no password-file beside it"));
-            }
-        }
-        config.read_kill_switch(&section)?;
-        if let Some(field) = section.field("capture") {
-            let allowed = "\"system\", \"cgroup:/PATH\", \"lan:INTERFACE\", or a list of these";
-            let read = field.entries().into_iter().map(|it| it.parse(allowed));
-            config.capture = read.collect::<Result<_, _>>()?;
-        }
-        config.read_name(&section)?;
-        config.read_discovery(&section)?;
-        config.read_vouched(&section)?;
-        config.read_accepted(&section)?;
-        config.web = read_web(&section)?;
-        Ok(config)
-    }
-}
-
 fn read_gateway(field: &Field<'_>) -> Result<GatewaySource, ConfigError> {
-    let allowed = "an invite \"hawser://…\" or \"@FILE\"";
-    match field.parse(allowed)? {
-        // A service has nothing to read.
-        GatewaySource::Stdin => Err(field.wrong(allowed)),
-        source => Ok(source),
-    }
+    // A service has nothing to read.
+    let is_allowed = |source: &GatewaySource| *source != GatewaySource::Stdin;
+    field.parse_if(is_allowed, "an invite \"hawser://…\" or \"@FILE\"")
 }
 
-/// Whether a text begins as the URI of a directory does; the rest is read where it is used.
-fn is_sip(text: &str) -> bool {
-    text.starts_with("sip:") || text.starts_with("sips:")
+/// Reads the URI of a directory by its beginning; the rest is read where it is used.
+fn read_directory(field: &Field<'_>) -> Result<String, ConfigError> {
+    let is_sip = |uri: &String| uri.starts_with("sip:") || uri.starts_with("sips:");
+    let allowed = "a URI such as \"sip:example.org\" or \"sip:example.org;transport=tls\"";
+    field.parse_if(is_sip, allowed)
 }
 
+const CAPTURE: &str = "\"system\", \"cgroup:/PATH\", \"lan:INTERFACE\", or a list of these";
+const VOUCHED: &str = "a list of at most 64 names such as [\"example.org\"]";
 /// Default port of the proxy: the one registered for SOCKS.
 pub const DEFAULT_PROXY_PORT: u16 = 1080;
 /// Names that may be held to vouchers; each is fetched again every day.

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use hawser_policy::{Facts, Verdict};
+use hawser_policy::{Action, Condition, Facts, Verdict};
 use proptest::prelude::*;
 
 use super::*;
