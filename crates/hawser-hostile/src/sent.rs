@@ -10,7 +10,8 @@ use hawser_wire::{Command, CommandKind, FirstWord, Frame, FrameIterator, FrameKi
 use crate::datagrams::Names;
 use crate::samples;
 use crate::scene::Scene;
-use crate::script::{self, Script};
+use crate::script::Script;
+use crate::scripts;
 use crate::step::{Make, Step, Turn};
 
 /// All kinds that the scripts of one side send.
@@ -118,7 +119,7 @@ fn missing<T: Copy + Ord>(all: &[T], sent: &BTreeSet<T>) -> Vec<T> {
 
 #[tokio::test]
 async fn every_kind_of_the_wire_is_sent_by_a_script_of_each_side_that_can() {
-    let (scene, scripts) = (Scene::open().await.unwrap(), script::all());
+    let (scene, scripts) = (Scene::open().await.unwrap(), scripts::all());
     for side in [Side::Client, Side::Gateway] {
         let sent = Sent::by(&scripts, side, &scene);
         assert_eq!(missing(CommandKind::ALL, &sent.commands), [], "{side:?}");

@@ -11,7 +11,8 @@ use std::sync::{Mutex, OnceLock};
 
 use hawser_hostile::HostileError;
 use hawser_hostile::outcome::Outcome;
-use hawser_hostile::script::{self, Group, Script};
+use hawser_hostile::script::Script;
+use hawser_hostile::scripts::{self, Group};
 use hawser_hostile::trial::{self, Conditions};
 
 #[test]
@@ -61,7 +62,7 @@ fn floods_of_each_kind_take_nothing_from_others() {
 
 #[test]
 fn names_of_scripts_are_unique() {
-    let mut names: Vec<_> = script::all().iter().map(|script| script.name).collect();
+    let mut names: Vec<_> = scripts::all().iter().map(|script| script.name).collect();
     let all = names.len();
     names.sort_unstable();
     names.dedup();

@@ -34,6 +34,7 @@ pub mod framer;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod message;
+mod method;
 pub mod params;
 pub mod proxy;
 pub mod reginfo;
