@@ -8,6 +8,8 @@ mod read;
 mod status;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod torture;
 mod write;
 
 use bytes::Bytes;

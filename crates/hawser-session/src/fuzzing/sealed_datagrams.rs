@@ -140,3 +140,6 @@ fn key_of(sealed: &[u8], before: u64) -> u64 {
 }
 
 const KEY_ID: usize = 4;
+
+#[cfg(test)]
+mod tests;
