@@ -13,6 +13,7 @@ mod licences;
 mod lines;
 mod metadata;
 mod packages;
+mod partition;
 mod process;
 mod release;
 mod source;
@@ -60,8 +61,11 @@ fn main() -> ExitCode {
         ["miri"] => toolchains::miri(),
         ["msrv"] => toolchains::msrv(),
         ["deny"] => toolchains::deny(),
-        ["test"] => test(true),
-        ["test", "--no-install"] => test(false),
+        ["test"] => test(true, None),
+        ["test", "--no-install"] => test(false, None),
+        ["test", "--partition", part] => test(true, Some(part)),
+        ["test", "--no-install", "--partition", part] => test(false, Some(part)),
+        [partition::RUN, part, program, arguments @ ..] => partition::run(part, program, arguments),
         ["test", "fast"] => test_fast(),
         ["test", "changed"] => test_changed("HEAD"),
         ["test", "changed", "--since", commit] => test_changed(commit),
@@ -96,7 +100,7 @@ fn check() -> Result<()> {
         ("words", || words::check(&workspace_root())),
         ("clippy", clippy),
         ("doc", doc),
-        ("test", || test(false)),
+        ("test", || test(false, None)),
     ];
     let mut failed = Vec::new();
     for (name, step) in steps {
@@ -150,15 +154,17 @@ fn doc() -> Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Builds everything, since lab and end-to-end tests run the real programs, then runs all tests.
-fn test(install: bool) -> Result<()> {
+/// Builds everything, since lab and end-to-end tests run the real programs, then runs all tests, or
+/// a part of them.
+fn test(install: bool, part: Option<&str>) -> Result<()> {
+    let tier = tiers::all(part.map(str::parse).transpose()?)?;
     if install {
         packages::provide(&workspace_root())?;
     } else {
         packages::report_missing(&workspace_root());
     }
     run(cargo().args(["build", "--workspace", "--bins"]))?;
-    tests_run::run(&workspace_root(), &tiers::all())
+    tests_run::run(&workspace_root(), &tier)
 }
 
 /// Runs the tests that take two minutes together once they are built.
@@ -237,8 +243,10 @@ cargo xtask COMMAND
                         (--circles prints all of them with their lines)
   lines                 length of files, functions and lines; no mod.rs
   words                 words that leave out whom or what a sentence speaks of
-  test [--no-install]   install what the tests need (as root on Debian), build,
-                        run all tests, list those that were skipped
+  test [--no-install] [--partition K/N]
+                        install what the tests need (as root on Debian), build,
+                        run all tests, list those that were skipped; or only part
+                        K of N, which together have each test once
   test fast             unit tests of all crates and all tests of pure ones, without
                         network namespaces: before each commit
   test changed [--since COMMIT]

@@ -14,6 +14,7 @@ use hawser_hostile::outcome::Outcome;
 use hawser_hostile::script::Script;
 use hawser_hostile::scripts::{self, Group};
 use hawser_hostile::trial::{self, Conditions};
+use hawser_skip::TestFolder;
 
 #[test]
 fn a_client_cannot_make_the_gateway_hold_more_than_its_limit() {
@@ -75,12 +76,20 @@ fn perform(group: Group) {
     let is_wanted = |script: &Script| only.as_deref().is_none_or(|only| only == script.name);
     let scripts: Vec<_> = group.scripts().into_iter().filter(is_wanted).collect();
     let (next, problems) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let conditions = Conditions::brief(hawser().to_owned());
+    // Of scripts that have failed, the logs stay.
+    let folder = TestFolder::new();
+    let conditions = Conditions {
+        folder: Some(folder.path().to_owned()),
+        ..Conditions::brief(hawser().to_owned())
+    };
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = problem(script, &conditions);
+                    if found.is_none() {
+                        let _ = std::fs::remove_dir_all(folder.path().join(script.name));
+                    }
                     problems.lock().unwrap().extend(found);
                 }
             });
