@@ -14,6 +14,7 @@ mod lines;
 mod metadata;
 mod packages;
 mod partition;
+mod plan;
 mod process;
 mod release;
 mod source;
@@ -23,9 +24,11 @@ mod toolchains;
 mod words;
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use plan::{Step, Times};
 use process::{cargo, run, workspace_root};
 
 fn main() -> ExitCode {
@@ -87,27 +90,47 @@ fn main() -> ExitCode {
     }
 }
 
-/// A check that `cargo xtask check` runs, under its name.
-type Step = (&'static str, fn() -> Result<()>);
-
-/// Runs every check, also after one has failed, so that one run shows all there is to fix.
+/// Says what it will do, then runs every check, also after one has failed, so that one run shows
+/// all there is to fix.
 fn check() -> Result<()> {
+    let step = |name, does, seconds, run| Step {
+        name,
+        does,
+        first: Duration::from_secs(seconds),
+        run,
+    };
     let steps: [Step; 8] = [
-        ("fmt", fmt),
-        ("bpf --check", || bpf::check(&workspace_root())),
-        ("layers", check_layers),
-        ("lines", || lines::check(&workspace_root())),
-        ("words", || words::check(&workspace_root())),
-        ("clippy", clippy),
-        ("doc", doc),
-        ("test", || test(false, None)),
+        step("fmt", "formatting", 5, fmt),
+        step(
+            "bpf --check",
+            "objects of the kernel's programs",
+            10,
+            || bpf::check(&workspace_root()),
+        ),
+        step("layers", "order of crates and files", 5, check_layers),
+        step("lines", "length of files and functions", 5, || {
+            lines::check(&workspace_root())
+        }),
+        step("words", "words of sources and documents", 5, || {
+            words::check(&workspace_root())
+        }),
+        step("clippy", "lints", 10 * 60, clippy),
+        step("doc", "documentation", 5 * 60, doc),
+        step("test", "all tests, installing nothing", 60 * 60, || {
+            test(false, None)
+        }),
     ];
+    let mut times = Times::read(&workspace_root());
+    eprintln!("{}", times.announce(&steps));
     let mut failed = Vec::new();
-    for (name, step) in steps {
+    for Step { name, run, .. } in steps {
         eprintln!("== {name}");
-        if let Err(error) = step() {
+        let began = Instant::now();
+        if let Err(error) = run() {
             eprintln!("error: {error:#}");
             failed.push(name);
+        } else if let Err(error) = times.note(name, began.elapsed()) {
+            eprintln!("the time that it took is not kept: {error:#}");
         }
     }
     if !failed.is_empty() {
@@ -231,8 +254,9 @@ fn cost(is_release: bool) -> Result<()> {
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  check                 fmt, bpf --check, layers, lines, words, clippy, doc and
-                        test, installing nothing
+  check                 say what follows and about how long it takes, then fmt,
+                        bpf --check, layers, lines, words, clippy, doc and test,
+                        installing nothing
   bpf [--check]         make the object of the kernel's programs from its source
                         (needs clang 14); check that the committed one is that
   fmt                   formatting
