@@ -1,7 +1,10 @@
 //! `cargo xtask layers`, second part: files of a crate that import each other in a circle.
 //!
 //! File A imports file B if code of A names an item that B defines: in a `use`, or by a path in the
-//! code. A name is followed through re-exports to the file that defines it. These do not count:
+//! code. A name is followed through re-exports to the file that defines it; a function and a module
+//! of one name are told apart by what stands behind the name. A path through a module that passes
+//! the item on, as `b::f` with `pub use c::f` in B, imports B too, unless B is around A. These do
+//! not count:
 //!
 //! - `mod b;` in A, and `pub use b::Item` in A as long as A itself does not use `Item`: both only
 //!   say where something is found;

@@ -13,6 +13,8 @@ mod licences;
 mod lines;
 mod metadata;
 mod packages;
+mod partition;
+mod plan;
 mod process;
 mod release;
 mod source;
@@ -22,9 +24,11 @@ mod toolchains;
 mod words;
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use plan::{Step, Times};
 use process::{cargo, run, workspace_root};
 
 fn main() -> ExitCode {
@@ -60,8 +64,11 @@ fn main() -> ExitCode {
         ["miri"] => toolchains::miri(),
         ["msrv"] => toolchains::msrv(),
         ["deny"] => toolchains::deny(),
-        ["test"] => test(true),
-        ["test", "--no-install"] => test(false),
+        ["test"] => test(true, None),
+        ["test", "--no-install"] => test(false, None),
+        ["test", "--partition", part] => test(true, Some(part)),
+        ["test", "--no-install", "--partition", part] => test(false, Some(part)),
+        [partition::RUN, part, program, arguments @ ..] => partition::run(part, program, arguments),
         ["test", "fast"] => test_fast(),
         ["test", "changed"] => test_changed("HEAD"),
         ["test", "changed", "--since", commit] => test_changed(commit),
@@ -83,27 +90,47 @@ fn main() -> ExitCode {
     }
 }
 
-/// A check that `cargo xtask check` runs, under its name.
-type Step = (&'static str, fn() -> Result<()>);
-
-/// Runs every check, also after one has failed, so that one run shows all there is to fix.
+/// Says what it will do, then runs every check, also after one has failed, so that one run shows
+/// all there is to fix.
 fn check() -> Result<()> {
+    let step = |name, does, seconds, run| Step {
+        name,
+        does,
+        first: Duration::from_secs(seconds),
+        run,
+    };
     let steps: [Step; 8] = [
-        ("fmt", fmt),
-        ("bpf --check", || bpf::check(&workspace_root())),
-        ("layers", check_layers),
-        ("lines", || lines::check(&workspace_root())),
-        ("words", || words::check(&workspace_root())),
-        ("clippy", clippy),
-        ("doc", doc),
-        ("test", || test(false)),
+        step("fmt", "formatting", 5, fmt),
+        step(
+            "bpf --check",
+            "objects of the kernel's programs",
+            10,
+            || bpf::check(&workspace_root()),
+        ),
+        step("layers", "order of crates and files", 5, check_layers),
+        step("lines", "length of files and functions", 5, || {
+            lines::check(&workspace_root())
+        }),
+        step("words", "words of sources and documents", 5, || {
+            words::check(&workspace_root())
+        }),
+        step("clippy", "lints", 10 * 60, clippy),
+        step("doc", "documentation", 5 * 60, doc),
+        step("test", "all tests, installing nothing", 60 * 60, || {
+            test(false, None)
+        }),
     ];
+    let mut times = Times::read(&workspace_root());
+    eprintln!("{}", times.announce(&steps));
     let mut failed = Vec::new();
-    for (name, step) in steps {
+    for Step { name, run, .. } in steps {
         eprintln!("== {name}");
-        if let Err(error) = step() {
+        let began = Instant::now();
+        if let Err(error) = run() {
             eprintln!("error: {error:#}");
             failed.push(name);
+        } else if let Err(error) = times.note(name, began.elapsed()) {
+            eprintln!("the time that it took is not kept: {error:#}");
         }
     }
     if !failed.is_empty() {
@@ -150,15 +177,17 @@ fn doc() -> Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Builds everything, since lab and end-to-end tests run the real programs, then runs all tests.
-fn test(install: bool) -> Result<()> {
+/// Builds everything, since lab and end-to-end tests run the real programs, then runs all tests, or
+/// a part of them.
+fn test(install: bool, part: Option<&str>) -> Result<()> {
+    let tier = tiers::all(part.map(str::parse).transpose()?)?;
     if install {
         packages::provide(&workspace_root())?;
     } else {
         packages::report_missing(&workspace_root());
     }
     run(cargo().args(["build", "--workspace", "--bins"]))?;
-    tests_run::run(&workspace_root(), &tiers::all())
+    tests_run::run(&workspace_root(), &tier)
 }
 
 /// Runs the tests that take two minutes together once they are built.
@@ -225,8 +254,9 @@ fn cost(is_release: bool) -> Result<()> {
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  check                 fmt, bpf --check, layers, lines, words, clippy, doc and
-                        test, installing nothing
+  check                 say what follows and about how long it takes, then fmt,
+                        bpf --check, layers, lines, words, clippy, doc and test,
+                        installing nothing
   bpf [--check]         make the object of the kernel's programs from its source
                         (needs clang 14); check that the committed one is that
   fmt                   formatting
@@ -237,8 +267,10 @@ cargo xtask COMMAND
                         (--circles prints all of them with their lines)
   lines                 length of files, functions and lines; no mod.rs
   words                 words that leave out whom or what a sentence speaks of
-  test [--no-install]   install what the tests need (as root on Debian), build,
-                        run all tests, list those that were skipped
+  test [--no-install] [--partition K/N]
+                        install what the tests need (as root on Debian), build,
+                        run all tests, list those that were skipped; or only part
+                        K of N, which together have each test once
   test fast             unit tests of all crates and all tests of pure ones, without
                         network namespaces: before each commit
   test changed [--since COMMIT]

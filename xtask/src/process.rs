@@ -49,3 +49,9 @@ pub(crate) fn workspace_root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_path_buf()
 }
+
+/// The folder that cargo builds into.
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target)
+}

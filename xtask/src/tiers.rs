@@ -1,26 +1,42 @@
-//! Parts of the tests: `cargo xtask test fast` and `cargo xtask test changed`.
+//! Which tests run: `cargo xtask test`, or parts of them with `--partition`, `fast` or `changed`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
 use crate::layers;
 use crate::metadata::{Lock, Metadata, Package};
+use crate::partition::Partition;
 use crate::process::{cargo, said};
 
 /// What cargo is to test, and whether tests may make network namespaces.
 pub(crate) struct Tier {
-    pub(crate) arguments: Vec<String>,
-    pub(crate) makes_namespaces: bool,
+    /// Arguments of each call of cargo.
+    calls: Vec<Vec<String>>,
+    makes_namespaces: bool,
 }
 
-/// Everything.
-pub(crate) fn all() -> Tier {
-    Tier {
-        arguments: words(&["--workspace"]),
-        makes_namespaces: true,
+/// Everything, or a part of it.
+///
+/// Asks for the path of this program, which a build may replace: to be called before.
+pub(crate) fn all(partition: Option<Partition>) -> Result<Tier> {
+    let mut calls = Vec::new();
+    if let Some(partition) = partition {
+        let mut call = words(&["--workspace", "--tests", "--config"]);
+        call.push(partition.configuration()?);
+        calls.push(call);
+        if partition.has_doc_tests() {
+            calls.push(words(&["--workspace", "--doc"]));
+        }
+    } else {
+        calls.push(words(&["--workspace"]));
     }
+    Ok(Tier {
+        calls,
+        makes_namespaces: true,
+    })
 }
 
 /// Unit tests of all crates, and the other tests of pure crates but for the simulator, whose tables
@@ -38,7 +54,7 @@ pub(crate) fn fast(root: &Path) -> Result<Tier> {
         arguments.extend(words(&["--test", test]));
     }
     Ok(Tier {
-        arguments,
+        calls: vec![arguments],
         makes_namespaces: false,
     })
 }
@@ -47,7 +63,7 @@ pub(crate) fn fast(root: &Path) -> Result<Tier> {
 /// them. `None` if no crate has changed.
 pub(crate) fn changed(root: &Path, since: &str) -> Result<Option<Tier>> {
     let git = |arguments: &[&str]| {
-        let mut git = std::process::Command::new("git");
+        let mut git = Command::new("git");
         said(git.current_dir(root).args(arguments))
     };
     let differing = git(&["diff", "--name-only", "--no-renames", since, "--"])?;
@@ -56,7 +72,7 @@ pub(crate) fn changed(root: &Path, since: &str) -> Result<Option<Tier>> {
     let metadata = Metadata::read(root, Lock::MayFollow)?;
     let concerns_all = |file: &&str| FOR_ALL.iter().any(|it| Path::new(file).starts_with(it));
     if files.iter().any(concerns_all) {
-        return Ok(Some(all()));
+        return all(None).map(Some);
     }
     let crates = affected(root, &metadata, &files);
     if crates.is_empty() {
@@ -64,7 +80,7 @@ pub(crate) fn changed(root: &Path, since: &str) -> Result<Option<Tier>> {
     }
     let packages = crates.iter().flat_map(|name| words(&["--package", name]));
     Ok(Some(Tier {
-        arguments: packages.collect(),
+        calls: vec![packages.collect()],
         makes_namespaces: true,
     }))
 }
@@ -97,16 +113,16 @@ fn affected<'a>(root: &Path, metadata: &'a Metadata, files: &[&str]) -> BTreeSet
     }
 }
 
-/// Returns the cargo command that runs the tests of a tier.
-pub(crate) fn command(tier: &Tier) -> std::process::Command {
-    let mut command = cargo();
-    command
-        .args(["test", "--no-fail-fast"])
-        .args(&tier.arguments);
-    if !tier.makes_namespaces {
-        command.env(NO_NAMESPACES, "1");
-    }
-    command
+/// Returns the cargo commands that run the tests of a tier.
+pub(crate) fn commands(tier: &Tier) -> impl Iterator<Item = Command> {
+    tier.calls.iter().map(|arguments| {
+        let mut command = cargo();
+        command.args(["test", "--no-fail-fast"]).args(arguments);
+        if !tier.makes_namespaces {
+            command.env(NO_NAMESPACES, "1");
+        }
+        command
+    })
 }
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -94,3 +94,6 @@ pub fn placement(data: &[u8]) {
         assert!(message.ready().len() <= 1024);
     }
 }
+
+#[cfg(test)]
+mod tests;

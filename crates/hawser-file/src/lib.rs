@@ -31,6 +31,7 @@ mod entry_kind;
 mod entry_path;
 mod error;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod inbox;
 mod incoming;

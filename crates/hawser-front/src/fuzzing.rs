@@ -1,13 +1,22 @@
 //! Entry points for fuzzers and for replaying their corpora. Each takes any bytes and panics only
 //! when an invariant of a parser is broken.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use hawser_tunnel::packet::PacketView;
+
 use crate::datagram::opening;
 use crate::destination::Destination;
 use crate::gateway::Cidr;
+use crate::packets::question::Question;
+use crate::packets::{Inner, Terms, Wish};
 use crate::proxy::http::{
     Body, Framing, HeadScanner, RequestHead, Run, Target, parse_request, parse_response,
 };
 use crate::proxy::{Credentials, Malformed, Parse, Protocol, socks4, socks5};
+use crate::udp_addresses::{MAX_ADDRESSES, list, take_list};
 
 /// Every destination that decodes is encoded to bytes that decode to the same destination.
 pub fn fuzz_destination(data: &[u8]) {
@@ -32,12 +41,43 @@ pub fn fuzz_destination(data: &[u8]) {
 /// Openings and terms of packet tunnels are written as they were read. The answer to a DNS question
 /// among the packets is a packet back to its sender.
 pub fn fuzz_packets(data: &[u8]) {
-    crate::packets::fuzz(data);
+    if let Some(wish) = Wish::of_opening(data) {
+        assert_eq!(Wish::of_opening(&wish.to_opening()), Some(wish));
+    }
+    if let Some(terms) = Terms::read(data) {
+        assert_eq!(Terms::read(&terms.to_bytes()), Some(terms));
+    }
+    let gateway = Inner {
+        v4: Some(Ipv4Addr::new(10, 83, 0, 1)),
+        v6: Some(Ipv6Addr::LOCALHOST),
+    };
+    let view = PacketView::parse(data).ok();
+    if let Some(question) = view.and_then(|view| Question::of(&view, gateway)) {
+        let answer = question.answered_by(&question.message);
+        let view = PacketView::parse(&answer).expect("an answer is a packet");
+        assert_eq!(view.destination(), question.from.ip());
+        assert_eq!(view.ports(), Some((53, question.from.port())));
+        assert_eq!(view.length(), answer.len());
+    }
 }
 
 /// A list of addresses that was read is short, and its encoding reads as the same list.
 pub fn fuzz_udp_addresses(data: &[u8]) {
-    crate::udp_addresses::fuzz(data);
+    let read = |mut data: &[u8]| {
+        // The data is complete, so the reader never waits.
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = pin!(take_list(&mut data)).poll(&mut context);
+        match polled {
+            Poll::Ready(read) => read,
+            Poll::Pending => panic!("the reader waits"),
+        }
+    };
+    if let Ok(addresses) = read(data) {
+        assert!(addresses.len() <= MAX_ADDRESSES);
+        let canonical = |it: &SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+        let again = read(&list(&addresses)).ok();
+        assert_eq!(again, Some(addresses.iter().map(canonical).collect()));
+    }
 }
 
 /// Detection and SOCKS5: the result does not depend on bytes after the message.
@@ -188,3 +228,6 @@ fn decode(data: &[u8], piece: usize) -> (Vec<u8>, bool) {
     }
     (content, true)
 }
+
+#[cfg(test)]
+mod tests;

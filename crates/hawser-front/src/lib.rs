@@ -36,6 +36,7 @@ pub mod dialer;
 pub mod directory;
 pub mod either;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod gateway;
 mod incoming;

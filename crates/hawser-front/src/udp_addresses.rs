@@ -2,8 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -67,25 +65,6 @@ pub(crate) async fn take_list(
         addresses.push(take(stream).await?);
     }
     Ok(addresses)
-}
-
-/// Reads a list from a fuzzer and encodes it: the encoding must read as the same list.
-pub(crate) fn fuzz(data: &[u8]) {
-    let read = |mut data: &[u8]| {
-        // The data is complete, so the reader never waits.
-        let mut context = Context::from_waker(Waker::noop());
-        let polled = pin!(take_list(&mut data)).poll(&mut context);
-        match polled {
-            Poll::Ready(read) => read,
-            Poll::Pending => panic!("the reader waits"),
-        }
-    };
-    if let Ok(addresses) = read(data) {
-        assert!(addresses.len() <= MAX_ADDRESSES);
-        let canonical = |it: &SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
-        let again = read(&list(&addresses)).ok();
-        assert_eq!(again, Some(addresses.iter().map(canonical).collect()));
-    }
 }
 
 /// Maximum number of addresses of an association.

@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::lan::rules;
-use crate::modems::Measured;
+use crate::measured::Measured;
 use crate::nft::{self, NFT, NftError};
 use hawser_link::sys;
 

@@ -23,6 +23,7 @@
 
 mod bus;
 mod forwarding;
+mod measured;
 mod nft;
 mod routing_rules;
 

@@ -3,7 +3,6 @@
 //! ModemManager knows the strength only while it measures, which keeps a modem awake: Hawser asks
 //! it to measure only the links that the user has chosen.
 
-mod measured;
 mod measuring;
 
 use std::collections::BTreeMap;
@@ -14,10 +13,9 @@ use hawser_types::{ModemState, Radio, SignalStrength};
 use tokio::time::sleep;
 use zbus::zvariant::{OwnedObjectPath, OwnedValue};
 
-pub(crate) use self::measured::Measured;
-use self::measured::{NAME, SIGNAL};
 pub use self::measuring::Measuring;
 use crate::bus::{BusError, Following, Interfaces, Properties, Service, property};
+use crate::measured::{NAME, SIGNAL};
 
 /// The link of a modem.
 #[derive(Clone, Debug, PartialEq, Eq)]

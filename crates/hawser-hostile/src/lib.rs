@@ -21,6 +21,7 @@
 
 pub mod outcome;
 pub mod script;
+pub mod scripts;
 pub mod step;
 pub mod trial;
 
@@ -40,7 +41,6 @@ mod priority;
 mod program;
 mod samples;
 mod scene;
-mod scripts;
 #[cfg(test)]
 mod sent;
 mod session;

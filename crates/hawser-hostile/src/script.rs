@@ -4,7 +4,6 @@ use std::fmt;
 
 use hawser_session::{Limit, Misbehaviour, PeerFault, Side};
 
-use crate::scripts;
 use crate::step::Step;
 
 /// One way of misbehaving.
@@ -182,69 +181,6 @@ impl Script {
             ..self
         }
     }
-}
-
-/// A group of scripts about one matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// The gateway is to hold ever more.
-    Memory,
-    /// The rules of streams.
-    Streams,
-    /// Commands and state.
-    Commands,
-    /// Channels, joins and the gateway's port.
-    Channels,
-    /// The port for clients that have not enrolled.
-    Strangers,
-    /// The UDP port, and associations behind it.
-    Associations,
-    /// A gateway that carries packets, and has a network of its own.
-    Packets,
-    /// A gateway against a client.
-    Gateways,
-    /// Many of each: streams of a kind, commands and frames of a type, first words.
-    Floods,
-}
-
-impl Group {
-    /// All groups.
-    pub const ALL: [Self; 9] = [
-        Self::Memory,
-        Self::Streams,
-        Self::Commands,
-        Self::Channels,
-        Self::Strangers,
-        Self::Associations,
-        Self::Packets,
-        Self::Gateways,
-        Self::Floods,
-    ];
-
-    /// Its scripts.
-    pub fn scripts(self) -> Vec<Script> {
-        match self {
-            Self::Memory => scripts::memory(),
-            Self::Streams => scripts::streams(),
-            Self::Commands => scripts::commands(),
-            Self::Channels => scripts::channels(),
-            Self::Strangers => scripts::strangers(),
-            Self::Associations => scripts::associations(),
-            Self::Packets => scripts::packets(),
-            Self::Gateways => scripts::gateways(),
-            Self::Floods => scripts::floods(),
-        }
-    }
-}
-
-/// All scripts.
-pub fn all() -> Vec<Script> {
-    Group::ALL.into_iter().flat_map(Group::scripts).collect()
-}
-
-/// The script of this name.
-pub fn named(name: &str) -> Option<Script> {
-    all().into_iter().find(|script| script.name == name)
 }
 
 /// The end of this fault's text, after the number of a stream.

@@ -10,7 +10,7 @@ use hawser_wire::{Command, CommandKind, FirstWord, Frame, FrameIterator, FrameKi
 use crate::datagrams::Names;
 use crate::samples;
 use crate::scene::Scene;
-use crate::script;
+use crate::scripts;
 use crate::step::{Make, Step, Turn};
 
 /// All kinds that the scripts of one side send.
@@ -110,7 +110,7 @@ fn missing<T: Copy + Ord>(all: &[T], sent: &BTreeSet<T>) -> Vec<T> {
 
 #[tokio::test]
 async fn every_kind_of_the_wire_is_sent_by_a_script_of_each_side_that_can() {
-    let (scene, scripts) = (Scene::open().await.unwrap(), script::all());
+    let (scene, scripts) = (Scene::open().await.unwrap(), scripts::all());
     for side in [Side::Client, Side::Gateway] {
         let mut sent = Sent::default();
         for script in scripts.iter().filter(|script| script.side == side) {

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hawser_hostile::HostileError;
 use hawser_hostile::outcome::Outcome;
-use hawser_hostile::script::{self, Group, Script};
+use hawser_hostile::script::Script;
+use hawser_hostile::scripts::{self, Group};
 use hawser_hostile::trial::{self, Conditions};
+use hawser_skip::TestFolder;
 use parking_lot::Mutex;
 
 #[test]
@@ -62,7 +64,7 @@ fn floods_of_each_kind_take_nothing_from_others() {
 
 #[test]
 fn names_of_scripts_are_unique() {
-    let mut names: Vec<_> = script::all().iter().map(|script| script.name).collect();
+    let mut names: Vec<_> = scripts::all().iter().map(|script| script.name).collect();
     let all = names.len();
     names.sort_unstable();
     names.dedup();
@@ -75,12 +77,20 @@ fn perform(group: Group) {
     let is_wanted = |script: &Script| only.as_deref().is_none_or(|only| only == script.name);
     let scripts: Vec<_> = group.scripts().into_iter().filter(is_wanted).collect();
     let (next, problems) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let conditions = Conditions::brief(hawser().to_owned());
+    // Of scripts that have failed, the logs stay.
+    let folder = TestFolder::new();
+    let conditions = Conditions {
+        folder: Some(folder.path().to_owned()),
+        ..Conditions::brief(hawser().to_owned())
+    };
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = problem(script, &conditions);
+                    if found.is_none() {
+                        let _ = std::fs::remove_dir_all(folder.path().join(script.name));
+                    }
                     problems.lock().extend(found);
                 }
             });

@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_hostile::HostileError;
 use hawser_hostile::outcome::Outcome;
-use hawser_hostile::script::{self, Script};
+use hawser_hostile::script::Script;
+use hawser_hostile::scripts;
 use hawser_hostile::trial::{self, Conditions};
 use hawser_types::ByteCount;
 use parking_lot::Mutex;
@@ -54,11 +55,11 @@ impl HostileOptions {
 
     fn scripts(&self) -> anyhow::Result<Vec<Script>> {
         if self.script.is_empty() {
-            return Ok(script::all());
+            return Ok(scripts::all());
         }
         let named = |name: &String| {
-            let known = || script::all().iter().map(|it| it.name).collect::<Vec<_>>();
-            script::named(name).with_context(|| {
+            let known = || scripts::all().iter().map(|it| it.name).collect::<Vec<_>>();
+            scripts::named(name).with_context(|| {
                 format!(
                     "no script is called {name}: there is {}",
                     known().join(", ")

@@ -5,6 +5,8 @@ mod common;
 
 use std::process::Command;
 
+use hawser_skip::TestFolder;
+
 #[test]
 fn every_byte_arrives_over_two_links_that_lose_both_ways_between_the_stacks() {
     let name = "every_byte_arrives_over_two_links_that_lose_both_ways_between_the_stacks";
@@ -68,8 +70,9 @@ fn report(test: &str, command: &str, options: &[&str]) -> Option<serde_json::Val
         return None;
     }
     let mut lab = Command::new(env!("CARGO_BIN_EXE_hawser-lab"));
-    let output = lab.args([command, "--json"]).args(options).output();
-    let output = output.unwrap();
+    let folder = TestFolder::new();
+    lab.args([command, "--json"]).args(options);
+    let output = lab.arg("--logs").arg(folder.path()).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("libusrsctp-dev") {
         hawser_skip::skip(&format!("association::{test}"), &errors);

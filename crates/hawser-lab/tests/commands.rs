@@ -8,6 +8,7 @@ use std::process::Command;
 
 use common::can_make_labs;
 use hawser_capture::{Capture, RunGroup, Settings};
+use hawser_skip::TestFolder;
 use serde_json::Value;
 
 #[test]
@@ -392,15 +393,12 @@ fn cells_of_the_matrix_end_as_expected() {
         "options-dropped/put/sctp",
         "gateway-killed/rest/tcp",
     ];
+    let folder = TestFolder::new();
     let output = Command::new(env!("CARGO_BIN_EXE_hawser-lab"))
-        .args([
-            "matrix",
-            "--json",
-            "--jobs",
-            "5",
-            "--only",
-            &cells.join(","),
-        ])
+        .args(["matrix", "--json", "--jobs", "5"])
+        .args(["--only", &cells.join(",")])
+        .arg("--logs")
+        .arg(folder.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -420,7 +418,7 @@ fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
     if !can_make_labs(experiment) {
         return None;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = TestFolder::new();
     let scenario = folder.path().join("two.toml");
     std::fs::write(&scenario, TWO_LINKS).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_hawser-lab"))
@@ -428,6 +426,8 @@ fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
         .arg(&scenario)
         .args(arguments)
         .args(["--json", "--out"])
+        .arg(folder.path())
+        .arg("--logs")
         .arg(folder.path())
         .output()
         .unwrap();

@@ -27,3 +27,6 @@ pub fn fuzz_first_words(data: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,7 @@
 pub mod association;
 pub mod client;
 pub mod clock;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod gateway;
 mod local_pair;

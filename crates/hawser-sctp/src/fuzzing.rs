@@ -7,3 +7,6 @@ mod pair;
 
 pub use endpoint::fuzz_endpoint;
 pub use pair::{MAX_PAIR_MEMORY, fuzz_pair};
+
+#[cfg(test)]
+mod tests;

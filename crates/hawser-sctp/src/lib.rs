@@ -28,6 +28,7 @@ mod endpoint;
 mod error;
 mod event;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod handshake;
 mod path;

@@ -45,6 +45,7 @@ mod duplicates;
 mod error;
 mod event;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod grant;
 mod halves;

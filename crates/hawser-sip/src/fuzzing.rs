@@ -10,3 +10,6 @@ pub use server::fuzz_server;
 
 /// Upper bound of the memory that an entry point takes.
 pub const MAX_MEMORY: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests;

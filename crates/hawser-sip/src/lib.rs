@@ -18,8 +18,8 @@
 //! `registration/` of `hawser-front`.
 //!
 //! To add a header field, begin at `fields/`, `message/name.rs` and `message/headers.rs`; an answer
-//! of the directory, at `directory/answers.rs`. Tests: `tests/torture.rs` (RFC 4475 and its like),
-//! `agent/calls/tests/stage.rs` (hosts and a directory), `fuzzing/`.
+//! of the directory, at `directory/answers.rs`. Tests: `message/torture.rs` (RFC 4475 and its
+//! like), `agent/calls/tests/stage.rs` (hosts and a directory), `fuzzing/`.
 //!
 //! `docs/design/sip.md` explains the decisions.
 #![forbid(unsafe_code)]
@@ -32,8 +32,10 @@ pub mod directory;
 pub mod fields;
 pub mod framer;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod message;
+mod method;
 pub mod params;
 pub mod proxy;
 pub mod reginfo;

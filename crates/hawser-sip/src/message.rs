@@ -3,19 +3,20 @@
 mod build;
 mod check;
 mod headers;
-mod method;
 mod name;
 mod read;
 mod status;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod torture;
 mod write;
 
 use bytes::Bytes;
 
+pub use crate::method::Method;
 pub use check::{Essentials, Refusal};
 pub use headers::{HeaderFault, Headers};
-pub use method::Method;
 pub use name::HeaderName;
 pub use read::{Datagram, Fault, Limits, Malformed, StartLineFault, read_datagram};
 pub(crate) use read::{Glance, Scan, glance, scan};

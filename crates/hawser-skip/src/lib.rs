@@ -1,6 +1,6 @@
 //! For tests only: reports of tests that cannot run on this machine; network namespaces, with name
 //! servers, for tests that need their own interfaces, in which TCP segments are captured and sent
-//! by hand; and ports that are kept closed.
+//! by hand; folders whose logs outlive a test that fails; and ports that are kept closed.
 //!
 //! - [`skip`] (this file): a test that lacks something passes, and says so in a line that
 //!   `cargo xtask test` lists.
@@ -8,6 +8,7 @@
 //!   skipped; [`name_server`]: a server of names in it.
 //! - [`wire`]: segments that are captured (`wire/segment.rs`), and sent as no kernel would
 //!   (`wire/by_hand.rs`).
+//! - [`TestFolder`]: a folder for one test, which keeps the logs of its programs if it fails.
 //! - [`ClosedPort`]: a port at which nothing listens, for as long as it lives.
 //!
 //! A test that needs interfaces puts its body into [`namespace::in_namespace`]; one that needs a
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod closed_port;
+mod folder;
 pub mod name_server;
 pub mod namespace;
 pub mod wire;
@@ -24,6 +26,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 pub use closed_port::ClosedPort;
+pub use folder::TestFolder;
 
 /// Reports that `test`, as `crate::test`, passes without having tested anything, and why.
 ///

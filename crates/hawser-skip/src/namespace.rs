@@ -30,8 +30,8 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
         println!("{ARRIVED}");
         return body();
     }
-    if env::var_os(FORBIDDEN).is_some() {
-        return skip(&named(test), "fast tests make no namespaces");
+    if is_forbidden(&named(test)) {
+        return;
     }
     if let Some(reason) = no_ip() {
         return skip(&named(test), &reason);
@@ -60,6 +60,16 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
             &format!("no namespace here: {}", errors.trim_end()),
         );
     }
+}
+
+/// Returns whether tests may make no namespaces now, and then reports `test`, as `crate::test`, as
+/// skipped. Tests ask that make namespaces other than by [`in_namespace`].
+pub fn is_forbidden(test: &str) -> bool {
+    let forbidden = env::var_os(FORBIDDEN).is_some();
+    if forbidden {
+        skip(test, "fast tests make no namespaces");
+    }
+    forbidden
 }
 
 /// Waits for the end of a program that leads a process group; whether it has succeeded, and what it
@@ -179,7 +189,8 @@ impl Drop for Neighbour {
     }
 }
 
-const INSIDE: &str = "HAWSER_TEST_INSIDE_NAMESPACE";
+/// Names the test in the process that runs it in a namespace.
+pub(crate) const INSIDE: &str = "HAWSER_TEST_INSIDE_NAMESPACE";
 /// Where this is set, no test makes a namespace: `cargo xtask test fast`.
 const FORBIDDEN: &str = "HAWSER_NO_NAMESPACES";
 const ARRIVED: &str = "arrived in the namespace";

@@ -282,3 +282,6 @@ fn next(script: &mut &[u8]) -> u8 {
 
 /// More memory than a pair takes at once.
 pub const MAX_PAIR_MEMORY: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,7 @@
 pub mod checksum;
 mod flow_key;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod icmp;
 mod memory;

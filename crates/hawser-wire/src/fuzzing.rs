@@ -1,7 +1,5 @@
 //! Entry points for the fuzzers: each takes any bytes and must return.
 
-mod script;
-
 use bytes::{Bytes, BytesMut};
 
 use crate::dns::DnsQuestion;
@@ -13,8 +11,6 @@ use crate::{
     CommandDecoder, FrameIterator, JoinOffer, JoinPrelude, RecordHeader, SynOption,
     take_record_number,
 };
-
-pub use script::Script;
 
 /// The body of an opened record, and the same bytes as a message of an association.
 pub fn fuzz_frames(data: &[u8]) {
@@ -154,3 +150,6 @@ fn fuzz_compact(data: &[u8]) {
         assert_eq!(again, Ok(written.into_iter().map(Ok).collect()));
     }
 }
+
+#[cfg(test)]
+mod tests;

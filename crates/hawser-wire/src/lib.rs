@@ -24,8 +24,8 @@
 //! 5. add its example in `samples.rs` and its script in `scripts/floods.rs` of `hawser-hostile`:
 //!    the tests in `sent.rs` there ask for both.
 //!
-//! Fuzzers enter by `fuzzing.rs`; `tests/corpus.rs` reads their seeds, and `tests/allocation.rs`
-//! bounds what decoders allocate.
+//! Fuzzers enter by `fuzzing.rs`; `fuzzing/tests.rs` reads their seeds, and `tests/allocation.rs`
+//! bounds what decoders allocate. `script.rs` reads the scripts of fuzzers in crates above.
 #![forbid(unsafe_code)]
 
 mod association;
@@ -34,12 +34,15 @@ pub mod dns;
 mod error;
 mod frame;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod join;
 mod join_offer;
 mod link_rules;
 mod numbers;
 mod record;
+#[doc(hidden)]
+pub mod script;
 pub mod sctp;
 mod syn_option;
 pub mod tunnel;

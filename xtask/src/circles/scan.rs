@@ -18,8 +18,8 @@ pub(crate) struct Module {
     pub(crate) inline: Vec<(String, Module)>,
     /// The names that `use` brings.
     pub(crate) bindings: Vec<Binding>,
-    /// The paths of `use path::*`.
-    pub(crate) globs: Vec<Vec<String>>,
+    /// The paths of `use path::*`, with their lines.
+    pub(crate) globs: Vec<(Vec<String>, usize)>,
     /// Paths of two words and more in the code, with their lines.
     pub(crate) paths: BTreeMap<Vec<String>, usize>,
     /// Single words in the code, with the line where each stands first.
@@ -60,29 +60,48 @@ fn tokens(text: &str) -> Vec<(Token, usize)> {
     let source = Source::parse(text);
     let tests = source.test_items();
     let mut found = Vec::new();
-    for (index, line) in source.lines.iter().enumerate() {
+    for (index, (line, raw)) in source.lines.iter().zip(text.split('\n')).enumerate() {
         if tests.iter().any(|t| t.contains(&index)) {
             continue;
         }
-        let mut rest = line.as_str();
-        while let Some(first) = rest.chars().next() {
-            let length = rest
-                .find(|c: char| !(c.is_alphanumeric() || c == '_'))
-                .unwrap_or(rest.len());
-            let (token, used) = if length > 0 {
-                (Token::Word(rest[..length].to_owned()), length)
-            } else if rest.starts_with("::") {
-                (Token::Colons, 2)
-            } else {
-                (Token::Sign(first), first.len_utf8())
-            };
-            if token != Token::Sign(' ') {
-                found.push((token, index + 1));
-            }
-            rest = &rest[used..];
-        }
+        push_tokens(line, index + 1, &mut found, raw);
     }
     found
+}
+
+/// Adds the tokens of one line of code, which reads `raw` in the file.
+fn push_tokens(code: &str, line: usize, found: &mut Vec<(Token, usize)>, raw: &str) {
+    let mut rest = code;
+    while let Some(first) = rest.chars().next() {
+        let length = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .unwrap_or(rest.len());
+        let (token, used) = if length > 0 {
+            (Token::Word(rest[..length].to_owned()), length)
+        } else if rest.starts_with("::") {
+            (Token::Colons, 2)
+        } else {
+            (Token::Sign(first), first.len_utf8())
+        };
+        if token == Token::Sign('"') && is_path_expected(found) {
+            let before = code.chars().count() - rest.chars().count();
+            let inside = raw.chars().skip(before + 1).take_while(|c| *c != '"');
+            let inside: String = inside.collect();
+            push_tokens(&inside, line, found, "");
+        } else if token != Token::Sign(' ') {
+            found.push((token, line));
+        }
+        rest = &rest[used..];
+    }
+}
+
+/// Whether the text that follows these tokens is the value of an attribute that holds a path, as in
+/// `#[serde(with = "crate::units::milliseconds")]`.
+fn is_path_expected(tokens: &[(Token, usize)]) -> bool {
+    let [.., (Token::Word(name), _), (Token::Sign('='), _)] = tokens else {
+        return false;
+    };
+    PATH_ATTRIBUTES.contains(&name.as_str())
 }
 
 struct Scanner {
@@ -179,7 +198,7 @@ impl Scanner {
             ("const", Some(next)) if ["fn", "unsafe", "extern"].contains(&next.as_str()) => {
                 self.at += 1;
             }
-            (_, Some(name)) if ITEM_WORDS.contains(&word) => {
+            (_, Some(name)) if is_item_word(word) => {
                 if depth == 0 {
                     module.items.insert(name);
                 }
@@ -207,7 +226,7 @@ impl Scanner {
                 Some(Token::Colons) => self.at += 1,
                 Some(Token::Sign('*')) => {
                     self.at += 1;
-                    module.globs.push(path);
+                    module.globs.push((path, line));
                     return;
                 }
                 Some(Token::Sign('{')) => {
@@ -237,8 +256,11 @@ impl Scanner {
     /// Reads a word of the code, with the words that `::` ties to it.
     fn path(&mut self, module: &mut Module) {
         let line = self.line();
-        let is_member = self.at > 0 && self.tokens[self.at - 1].0 == Token::Sign('.');
-        let is_tail = self.at > 0 && self.tokens[self.at - 1].0 == Token::Colons;
+        let behind = |back: usize| self.at.checked_sub(back).map(|at| &self.tokens[at].0);
+        let dot = Some(&Token::Sign('.'));
+        // `0..LENGTH` and `..Options::default()` name no member.
+        let is_member = behind(1) == dot && behind(2) != dot;
+        let is_tail = behind(1) == Some(&Token::Colons);
         let mut path: Vec<String> = self.word(0).map(str::to_owned).into_iter().collect();
         self.at += 1;
         while self.peek(0) == Some(&Token::Colons) {
@@ -269,7 +291,22 @@ impl Module {
     }
 }
 
-/// Words behind which the name of a new item stands.
-const ITEM_WORDS: [&str; 8] = [
-    "fn", "struct", "enum", "union", "trait", "type", "const", "static",
+/// True for a word behind which the name of a new item stands.
+fn is_item_word(word: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "fn", "struct", "enum", "union", "trait", "type", "const", "static",
+    ];
+    WORDS.contains(&word)
+}
+
+/// Attributes of serde whose values are paths.
+const PATH_ATTRIBUTES: [&str; 8] = [
+    "default",
+    "deserialize_with",
+    "from",
+    "into",
+    "serialize_with",
+    "skip_serializing_if",
+    "try_from",
+    "with",
 ];

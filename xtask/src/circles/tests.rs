@@ -66,6 +66,102 @@ fn names_are_followed_to_the_file_that_defines_them() {
 }
 
 #[test]
+fn a_function_that_is_named_like_its_module_is_followed() {
+    let scripts = "mod memory; pub(crate) use memory::memory;";
+    let mut files = [
+        ("lib.rs", "mod script; mod scripts;"),
+        (
+            "script.rs",
+            "use crate::scripts; pub struct Script; fn all() { scripts::memory() }",
+        ),
+        ("scripts.rs", scripts),
+        (
+            "scripts/memory.rs",
+            "use crate::script::Script; pub(crate) fn memory() {}",
+        ),
+    ];
+    for calls in [
+        files[1].1,
+        "use crate::scripts::memory; pub struct Script; fn all() { memory() }",
+        "use super::scripts::*; pub struct Script; fn all() { memory() }",
+        "pub struct Script; fn all() { super::scripts::memory() }",
+        "use crate as top; pub struct Script; fn all() { top::scripts::memory() }",
+        "mod of { use super::super::scripts::memory; } pub struct Script;",
+    ] {
+        files[1].1 = calls;
+        assert_eq!(
+            circles(&files),
+            [["script.rs", "scripts/memory.rs"]],
+            "{calls}"
+        );
+    }
+    files[1].1 = "pub struct Script; fn all() {}";
+    assert!(circles(&files).is_empty());
+}
+
+#[test]
+fn a_module_and_a_function_of_one_name_are_told_apart() {
+    // Both kinds of `scripts` pass through the root, and only the module leads on to `Script`.
+    let mut files = [
+        ("lib.rs", "mod script; mod a; use a::scripts;"),
+        ("script.rs", "use crate::scripts; fn f() { scripts::g() }"),
+        ("a.rs", "pub mod scripts; pub fn scripts() {}"),
+        (
+            "a/scripts.rs",
+            "pub fn g() { use crate::script as f; f::f() }",
+        ),
+    ];
+    assert_eq!(circles(&files), [["a/scripts.rs", "script.rs"]]);
+    files[0].1 = "mod script; mod a; use a::scripts; use a::scripts::scripts as other;";
+    files[2].1 = "pub mod scripts; pub use scripts::scripts;";
+    files[3].1 = "pub fn scripts() {} pub fn g() { crate::script::f() }";
+    assert_eq!(circles(&files), [["a/scripts.rs", "script.rs"]]);
+}
+
+#[test]
+fn a_module_that_passes_a_function_on_is_imported_by_files_outside_of_it() {
+    let mut files = [
+        ("lib.rs", "mod bind; mod takeover;"),
+        (
+            "bind.rs",
+            "use crate::takeover; fn listen() { takeover::take() } pub fn check() {}",
+        ),
+        (
+            "takeover.rs",
+            "mod kept; pub(crate) use kept::take; fn f() { crate::bind::check() }",
+        ),
+        ("takeover/kept.rs", "pub(crate) fn take() {}"),
+    ];
+    assert_eq!(circles(&files), [["bind.rs", "takeover.rs"]]);
+    // The modules around a file may pass on to it what its neighbours have.
+    files[1].1 = "pub fn check() {}";
+    files[2].1 = "mod kept; mod other; pub(crate) use kept::take; fn f() { other::g() }";
+    let other = ("takeover/other.rs", "use super::take; pub fn g() {}");
+    let files = [&files[..], &[other]].concat();
+    assert!(circles(&files).is_empty());
+}
+
+#[test]
+fn paths_behind_dots_in_attributes_and_to_variants_are_imports() {
+    let mut files = [
+        ("lib.rs", "mod a; mod b;"),
+        ("a.rs", ""),
+        ("b.rs", "pub enum B { C } fn f() { crate::a::g() }"),
+    ];
+    for imports in [
+        "pub fn g() { A { ..super::b::B::default() } }",
+        "pub fn g() { 0..super::b::B }",
+        "pub fn g() { use super::b::B::*; C }",
+        "pub fn g() {} struct A {\n #[serde(rename = \"x\", with = \"super::b::f\")] c: u8 }",
+    ] {
+        files[1].1 = imports;
+        assert_eq!(circles(&files), [["a.rs", "b.rs"]], "{imports}");
+    }
+    files[1].1 = "pub fn g() { a.b::<u8>(); \"super::b::f\" }";
+    assert!(circles(&files).is_empty());
+}
+
+#[test]
 fn names_that_a_glob_brings_are_found_where_they_are_used() {
     let mut files = [
         ("lib.rs", "mod a; mod b;"),

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use hawser_capture::{CaptureError, RunGroup};
+use hawser_skip::TestFolder;
 use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use super::captured::in_hierarchy;
 use super::connections::two_links;
@@ -292,12 +292,12 @@ fn copy_curl(to: &Path) {
 /// A web server of the neighbour that returns the client's address.
 struct Nginx {
     child: Child,
-    _folder: TempDir,
+    _folder: TestFolder,
 }
 
 impl Nginx {
     fn start(neighbour: &Neighbour) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = TestFolder::new();
         let config = folder.path().join("nginx.conf");
         let ports = [81, 82, 83].map(|port| format!("listen {port};")).join(" ");
         let text = format!(

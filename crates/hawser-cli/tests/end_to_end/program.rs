@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use hawser_skip::TestFolder;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder for one test, with a state directory for each end.
+/// A folder for one test, with a state directory and a log for each end.
 pub(crate) struct Place {
-    folder: TempDir,
+    folder: TestFolder,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
         Self {
-            folder: tempfile::tempdir().unwrap(),
+            folder: TestFolder::new(),
         }
     }
 

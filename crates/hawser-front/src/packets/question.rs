@@ -9,18 +9,18 @@ use hawser_tunnel::packet::PacketView;
 use super::terms::Inner;
 
 /// A DNS question that a program has sent to the gateway's inner address.
-pub(super) struct Question {
+pub(crate) struct Question {
     /// The program's socket.
-    pub(super) from: SocketAddr,
+    pub(crate) from: SocketAddr,
     /// The DNS message.
-    pub(super) message: Bytes,
+    pub(crate) message: Bytes,
     /// The address that the question was sent to.
     server: IpAddr,
 }
 
 impl Question {
     /// Returns the question in a packet, if the packet has one for `gateway`.
-    pub(super) fn of(view: &PacketView<'_>, gateway: Inner) -> Option<Self> {
+    pub(crate) fn of(view: &PacketView<'_>, gateway: Inner) -> Option<Self> {
         let (own, _) = view.ports().filter(|(_, to)| *to == PORT)?;
         if view.protocol() != UDP || !gateway.contains(view.destination()) {
             return None;
@@ -34,7 +34,7 @@ impl Question {
     }
 
     /// Returns the packet with the answer.
-    pub(super) fn answered_by(&self, answer: &[u8]) -> Vec<u8> {
+    pub(crate) fn answered_by(&self, answer: &[u8]) -> Vec<u8> {
         let length = u16::try_from(UDP_HEADER + answer.len()).unwrap_or(u16::MAX);
         let mut packet = match (self.server, self.from.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => v4_header(from, to, length),

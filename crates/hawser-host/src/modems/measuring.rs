@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::measured::{Measured, SIGNAL, set_up};
 use crate::bus::{Interfaces, Service, property};
 use crate::guard::Guard;
+use crate::measured::{Measured, SIGNAL, set_up};
 
 /// Asks ModemManager to measure the signals of modems. A guard ends the measurements when this
 /// program ends, however it ends.

@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hawser_sip::digest::Algorithm;
-use tempfile::TempDir;
+use hawser_skip::TestFolder;
 
 /// A Kamailio process of one test, which ends with the test.
 pub(crate) struct Kamailio {
     process: Child,
     /// The address where it listens, for datagrams and streams.
     pub(crate) address: SocketAddr,
-    folder: TempDir,
+    folder: TestFolder,
 }
 
 impl Kamailio {
@@ -52,7 +52,7 @@ impl Kamailio {
         let program = ["/usr/sbin/kamailio", "/usr/local/sbin/kamailio"]
             .into_iter()
             .find(|program| Path::new(program).is_file())?;
-        let folder = tempfile::tempdir().unwrap();
+        let folder = TestFolder::new();
         let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/kamailio/");
         let main = folder.path().join("kamailio.cfg");
         fs::copy(format!("{shipped}kamailio.cfg"), &main).unwrap();
@@ -63,7 +63,7 @@ impl Kamailio {
             let text = fs::read_to_string(format!("{shipped}{}", other.file)).unwrap();
             fs::write(folder.path().join(other.file), other.set_up(text)).unwrap();
         }
-        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let log = fs::File::create(folder.path().join("kamailio.log")).unwrap();
         let mut command = run(program);
         command.arg("-f").arg(&main);
         // In the foreground, two processes, 32 MiB shared and 8 MiB private memory.
@@ -84,7 +84,7 @@ impl Kamailio {
     fn wait_until_it_listens(&self) {
         let end = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(self.address).is_err() {
-            let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+            let log = fs::read_to_string(self.folder.path().join("kamailio.log")).unwrap();
             assert!(Instant::now() < end, "kamailio does not start: {log}");
             std::thread::sleep(Duration::from_millis(20));
         }

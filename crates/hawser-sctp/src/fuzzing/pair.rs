@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::{ByteCount, Instant};
-use hawser_wire::fuzzing::Script;
+use hawser_wire::script::Script;
 use hawser_wire::sctp::StreamNumber;
 
 use super::contents::Contents;

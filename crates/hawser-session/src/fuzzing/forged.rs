@@ -10,7 +10,7 @@ use hawser_wire::{
 };
 
 use super::contents::MAX_PATTERN;
-use hawser_wire::fuzzing::Script;
+use hawser_wire::script::Script;
 
 /// Makes the commands of a hostile peer follow those that it has sent already.
 #[derive(Clone, Copy, Debug, Default)]

@@ -135,3 +135,6 @@ impl World {
 }
 
 const KEY_ID: usize = 4;
+
+#[cfg(test)]
+mod tests;

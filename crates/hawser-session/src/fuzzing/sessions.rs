@@ -14,7 +14,7 @@ use super::contents::Contents;
 use super::forged::CommandPosition;
 use super::wire::{End, Record, Wire};
 use crate::{ChunkSize, Event, Outgoing, Session, SessionConfig, Side};
-use hawser_wire::fuzzing::Script;
+use hawser_wire::script::Script;
 
 /// Bound of the memory of both sessions under any script, beside the script: the limits of the
 /// configuration that [`fuzz_sessions`] uses, and the fixed ones of queues, for each end, with the
@@ -310,3 +310,6 @@ const MAX_STEPS: u32 = 2000;
 /// Limit of records and wake-ups in a row, above what the memory can cause.
 const MAX_AT_ONCE: u32 = 10_000;
 const MAX_ROUNDS: u32 = 1000;
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::Field;
 use crate::cursor::{Cursor, SyntaxFault, is_token};
-use crate::message::Method;
+use crate::method::Method;
 use crate::params::Params;
 
 /// CSeq: the number and method of a request (RFC 3261 §20.16).

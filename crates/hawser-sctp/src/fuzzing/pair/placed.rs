@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hawser_types::PathId;
-use hawser_wire::fuzzing::Script;
+use hawser_wire::script::Script;
 
 use super::World;
 use crate::{Association, Turn};

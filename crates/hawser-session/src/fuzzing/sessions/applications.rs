@@ -7,7 +7,7 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::LinkRules;
 use hawser_types::{ByteCount, LimitedBy, LinkIndex, Permission, StreamId};
 use hawser_wire::TransportChoice;
-use hawser_wire::fuzzing::Script;
+use hawser_wire::script::Script;
 
 use super::super::wire::End;
 use super::{MEMORY, World};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_types::{ChannelId, LinkIndex};
-use hawser_wire::fuzzing::Script;
+use hawser_wire::script::Script;
 use hawser_wire::{ChannelRole, MAX_RECORD_BODY};
 
 use super::super::forged;

@@ -4,8 +4,9 @@ use std::fs;
 use std::panic;
 use std::path::Path;
 
-use hawser_sip::fuzzing::{MAX_MEMORY, fuzz_message, fuzz_parts, fuzz_server};
 use proptest::prelude::*;
+
+use super::{MAX_MEMORY, fuzz_message, fuzz_parts, fuzz_server};
 
 /// Reads every file of a fuzzer's corpus.
 fn replay(name: &str, read: fn(&[u8])) {

@@ -25,7 +25,7 @@ impl Measured {
 
     /// Records that `service` is asked to have a modem measure every `seconds`. Discards requests
     /// to another service process.
-    pub(super) fn insert(&mut self, service: &Service, path: &str, seconds: u32) {
+    pub(crate) fn insert(&mut self, service: &Service, path: &str, seconds: u32) {
         if self.owner != service.owner() {
             *self = Self::by(service.owner());
         }
@@ -33,12 +33,12 @@ impl Measured {
     }
 
     /// Records that a modem was not asked after all.
-    pub(super) fn remove(&mut self, path: &str) {
+    pub(crate) fn remove(&mut self, path: &str) {
         self.modems.remove(path);
     }
 
     /// Forgets modems that are gone.
-    pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+    pub(crate) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
         self.modems.retain(|path, _| is_there(path));
     }
 
@@ -94,13 +94,13 @@ impl FromStr for Measured {
 }
 
 /// Makes a modem measure its signal every `seconds`; 0 ends it.
-pub(super) async fn set_up(service: &Service, path: &str, seconds: u32) -> Result<(), BusError> {
+pub(crate) async fn set_up(service: &Service, path: &str, seconds: u32) -> Result<(), BusError> {
     service.call(path, SIGNAL, "Setup", &(seconds,)).await
 }
 
-pub(super) const NAME: &str = "org.freedesktop.ModemManager1";
+pub(crate) const NAME: &str = "org.freedesktop.ModemManager1";
 /// Interface of a modem that has its signal.
-pub(super) const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
+pub(crate) const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
 
 #[cfg(test)]
 mod tests {

@@ -4,8 +4,9 @@ use std::fs;
 use std::panic;
 use std::path::Path;
 
-use hawser_session::fuzzing::{MAX_SESSIONS_MEMORY, fuzz_sessions};
 use proptest::prelude::*;
+
+use super::{MAX_SESSIONS_MEMORY, fuzz_sessions};
 
 /// Plays a script and checks how much memory it took at most.
 fn play(name: &str, script: &[u8]) {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::message::{Datagram, Limits, Method, read_datagram};
+use crate::{Message, Request};
 use bytes::Bytes;
-use hawser_sip::message::{Datagram, Limits, Method, read_datagram};
-use hawser_sip::{Message, Request};
 
 /// Outcome of parsing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ fn a_stream_and_a_datagram_agree_on_every_beginning_of_every_message() {
         for end in (0..=message.len()).step_by(1 + message.len() / 1000) {
             let mut input = vec![7];
             input.extend_from_slice(&message[..end]);
-            hawser_sip::fuzzing::fuzz_message(&input);
+            crate::fuzzing::fuzz_message(&input);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hawser_file::fuzzing;
+use crate::fuzzing;
 
 fn replay(target: &str, entry: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))

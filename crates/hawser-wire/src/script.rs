@@ -1,3 +1,8 @@
+//! Random bytes as a script, for fuzzers and tests of the crates above.
+//!
+//! Not behind the feature `fuzzing`: tests of these crates need it, and would build this crate a
+//! second time.
+
 use crate::MAX_VARINT;
 
 /// The fuzzer's bytes, read from the front; at their end everything reads as zero.

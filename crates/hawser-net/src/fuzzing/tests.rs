@@ -5,8 +5,9 @@ use std::path::Path;
 
 use hawser_keys::invite::Invite;
 use hawser_keys::voucher::Voucher;
-use hawser_net::fuzzing;
-use hawser_net::gateway::{Whose, judge};
+
+use crate::fuzzing;
+use crate::gateway::{Whose, judge};
 
 #[test]
 fn every_invite_of_the_corpus_that_is_read_is_the_same_when_written_and_read_again() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hawser_wire::fuzzing::{
+use super::{
     fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp, fuzz_syn_option, fuzz_tunnel,
 };
 

@@ -4,8 +4,9 @@ use std::fs;
 use std::panic;
 use std::path::Path;
 
-use hawser_tunnel::fuzzing::{MAX_PAIR_MEMORY, fuzz_frame, fuzz_packet, fuzz_pair};
 use proptest::prelude::*;
+
+use super::{MAX_PAIR_MEMORY, fuzz_frame, fuzz_packet, fuzz_pair};
 
 /// Reads every file of a fuzzer's corpus.
 fn replay(name: &str, read: fn(&[u8])) {

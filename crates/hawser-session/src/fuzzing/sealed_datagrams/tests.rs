@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use hawser_session::fuzzing::fuzz_datagrams;
 use proptest::prelude::*;
+
+use super::fuzz_datagrams;
 
 #[test]
 fn every_file_of_the_corpus_is_played() {

@@ -1,9 +1,9 @@
-//! Replays the corpora that the fuzzers keep and extend; `fuzz_replay` has a few inputs of its own.
+//! Replays the corpora that the fuzzers keep and extend.
 
 use std::fs;
 use std::path::Path;
 
-use hawser_front::fuzzing;
+use crate::fuzzing;
 
 fn replay(target: &str, entry: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
