@@ -13,12 +13,13 @@ use hawser_link::links::{Link, usable};
 use hawser_session::{SctpPaths, TransportChoice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{Command, Global, LogFormat};
 use crate::config_file::ConfigFile;
+use crate::log_filter::LogFilter;
 
 /// The configuration and the state directory.
 #[derive(Clone)]
@@ -49,12 +50,12 @@ impl Setup {
             // This crate warns about every field of a kernel that is newer than the crate.
             _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
         };
-        let filter: Targets = wanted.parse().context("HAWSER_LOG")?;
+        let filter: LogFilter = wanted.parse().context("HAWSER_LOG")?;
         let is_asked_for = global.log.is_some() || std::env::var_os("HAWSER_LOG").is_some();
         let is_at_terminal =
             io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
         let log = tracing_subscriber::fmt()
-            // The filter sets the level of each module.
+            // The filter sets the level of each module, and of each span that it names.
             .with_max_level(LevelFilter::TRACE)
             .with_writer(io::stderr);
         match global.log_format.unwrap_or_default() {

@@ -7,12 +7,14 @@ use bytes::Bytes;
 use hawser_host::tun::{Tun, TunMemory};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::session::SessionHandle;
+use hawser_net::spans;
 use hawser_net::stream::{
     BondStream, PacketPlace, PacketSink, RecvStream, ResetByPeer, SendStream,
 };
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use tokio::time::sleep;
+use tracing::Span;
 
 use super::answers::{Answers, fitted};
 use super::fit::{self, Unfit};
@@ -127,8 +129,12 @@ impl PacketTunnel {
             match Self::open(client, wish, inbound).await {
                 Ok(next) if lost(terms, next.terms).is_empty() => return next,
                 // The addresses may still belong to the gateway that is being replaced.
-                Ok(_) => tracing::debug!("tunnel in the next session has other addresses yet"),
-                Err(error) => tracing::debug!(%error, "cannot open a tunnel in the next session"),
+                Ok(_) => session.span().in_scope(|| {
+                    tracing::debug!("tunnel in the next session has other addresses yet");
+                }),
+                Err(error) => session.span().in_scope(|| {
+                    tracing::debug!(%error, "cannot open a tunnel in the next session");
+                }),
             }
             sleep(BESIDE_PAUSE).await;
         }
@@ -152,13 +158,14 @@ impl PacketTunnel {
         loop {
             if let Some(stream) = stream.take() {
                 let session = SessionHandle::of(&stream);
+                let span = spans::stream(&stream);
                 let (receive, send) = stream.into_split();
                 let device = Arc::new(Device::new(&tun, granted, &own));
                 let place = send.place_packets(&terms.of_client(), Arc::<Device>::clone(&device));
                 let asked = (wish, inbound);
                 next = tokio::select! {
                     error = up(&device, &send, &names) => return TunnelError::Device(error),
-                    () = down(&device, receive, &place) => None,
+                    () = down(&device, receive, &place, &span) => None,
                     next = Self::open_beside(&client, asked, terms, session) => Some(next),
                 };
             }
@@ -176,7 +183,9 @@ impl PacketTunnel {
                     if !lost.is_empty() {
                         return TunnelError::AddressLost(lost.join(" and "));
                     }
-                    tracing::info!("tunnel reopened");
+                    SessionHandle::of(&again.stream)
+                        .span()
+                        .in_scope(|| tracing::info!("tunnel reopened"));
                     // The largest packet may have another size now; the device's MTU stays.
                     // Networks that are granted beside the earlier ones are not used.
                     granted = again.terms;
@@ -297,15 +306,19 @@ fn hand_over(tun: &Tun, packet: &[u8]) {
     }
 }
 
-/// Forwards packets of the gateway; returns when the session ends.
-async fn down(device: &Device, mut receive: RecvStream, place: &PacketPlace) {
-    loop {
+/// Forwards packets of the gateway; returns when the session ends. `span`: the stream's.
+async fn down(device: &Device, mut receive: RecvStream, place: &PacketPlace, span: &Span) {
+    let ended = loop {
         match receive.read_datagram_or_end().await {
             Ok(Some(packet)) => place.note_refused(device.take(&mut vec![packet])),
-            Ok(None) => return tracing::debug!("tunnel ended"),
-            Err(error) => return tracing::debug!(%error, "tunnel ended"),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
         }
-    }
+    };
+    span.in_scope(|| match ended {
+        None => tracing::debug!("tunnel ended"),
+        Some(error) => tracing::debug!(%error, "tunnel ended"),
+    });
 }
 
 async fn discard(tun: &Tun) -> std::io::Error {
