@@ -8,11 +8,12 @@ use hawser_daemon::config_file::ConfigFile;
 use hawser_daemon::setup::{Setup, explained};
 use hawser_keys::store::StateDir;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{Command, Global, LogFormat};
+use crate::log_filter::LogFilter;
 
 /// Reads the configuration, finds the state directory and starts the log.
 pub(crate) fn begin(global: Global, command: &Command) -> anyhow::Result<Setup> {
@@ -23,11 +24,11 @@ pub(crate) fn begin(global: Global, command: &Command) -> anyhow::Result<Setup> 
         // This crate warns about every field of a kernel that is newer than the crate.
         _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
     };
-    let filter: Targets = wanted.parse().context("HAWSER_LOG")?;
+    let filter: LogFilter = wanted.parse().context("HAWSER_LOG")?;
     let is_asked_for = global.log.is_some() || std::env::var_os("HAWSER_LOG").is_some();
     let is_at_terminal = io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
     let log = tracing_subscriber::fmt()
-        // The filter sets the level of each module.
+        // The filter sets the level of each module, and of each span that it names.
         .with_max_level(LevelFilter::TRACE)
         .with_writer(io::stderr);
     match global.log_format.unwrap_or_default() {

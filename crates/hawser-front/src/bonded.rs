@@ -11,11 +11,13 @@ use hawser_net::association::Token;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::gateway::{Gateway, OpenToClientError};
 use hawser_net::session::SessionHandle;
+use hawser_net::spans;
 use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;
 use hawser_wire::StreamKind;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tracing::Span;
 
 use crate::connection::{EarlyData, Observation, Observe, Origin};
 use crate::destination::Destination;
@@ -181,6 +183,10 @@ impl ByteStream for Bonded {
 
     fn aborted(&self) -> Option<ResetCode> {
         self.stream.reset_code().map(reset_code)
+    }
+
+    fn span(&self) -> Span {
+        spans::stream(&self.stream)
     }
 }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, timeout};
+use tracing::Span;
 
 use crate::transport::{ByteStream, DialError, ResetCode};
 
@@ -100,6 +101,10 @@ impl<D: ByteStream, B: ByteStream> ByteStream for EitherStream<D, B> {
 
     fn write_room(&self) -> Option<usize> {
         either!(self, stream => stream.write_room())
+    }
+
+    fn span(&self) -> Span {
+        either!(self, stream => stream.span())
     }
 
     fn undelivered(&self) -> ByteCount {

@@ -12,6 +12,7 @@ use hawser_types::ByteCount;
 pub use hawser_types::{DialError, ResetCode, StreamReset};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tracing::Span;
 
 use crate::connection::Origin;
 use crate::destination::Destination;
@@ -61,6 +62,11 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Once reading has ended, a stream that only receives would not notice the abort otherwise.
     fn aborted(&self) -> Option<ResetCode> {
         None
+    }
+
+    /// Returns the span of log lines about this stream, if it belongs to a session.
+    fn span(&self) -> Span {
+        Span::none()
     }
 }
 

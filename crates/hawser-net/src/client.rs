@@ -34,10 +34,12 @@ use futures_util::future::join_all;
 use hawser_session::{OpenError, SessionSnapshot};
 use hawser_types::{StreamGroup, StreamId};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::session::SessionHandle;
+use crate::spans;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
 pub use first::FirstConnection;
@@ -130,9 +132,11 @@ impl Client {
     ) -> Self {
         let congestion = Congestion::choose(config.congestion.clone());
         let port = first.as_ref().map(|first| Arc::clone(&first.port));
+        let span = spans::far_end(&config);
         let shared = Shared::new(config, links, congestion, port, (enrolling, once));
         let shared = Arc::new(shared);
-        let task = tokio::spawn(sessions::run(Arc::clone(&shared), first));
+        let running = sessions::run(Arc::clone(&shared), first);
+        let task = tokio::spawn(running.instrument(span));
         Self { shared, task }
     }
 

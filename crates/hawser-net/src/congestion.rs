@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 
 use hawser_sched::Control;
+use tracing::Span;
 
 use hawser_link::bind;
 
@@ -86,8 +87,9 @@ impl Choice {
         }
     }
 
-    /// Gives the channel's connection the control that the session has chosen.
-    pub(crate) fn set(&mut self, socket: &impl AsFd, control: Control) {
+    /// Gives the channel's connection the control that the session has chosen. `span`: the
+    /// session's.
+    pub(crate) fn set(&mut self, socket: &impl AsFd, control: Control, span: &Span) {
         let Some(window) = self.window.filter(|_| control != self.set) else {
             return;
         };
@@ -96,6 +98,7 @@ impl Choice {
             Control::Window => window,
             Control::Rate => bind::BBR,
         };
+        let _span = span.enter();
         match bind::set_congestion(socket, name) {
             Ok(()) => tracing::debug!(name, "changed congestion control"),
             Err(error) => tracing::debug!(%error, "cannot change congestion control"),
@@ -133,11 +136,11 @@ mod tests {
         let (socket, _) = listener.accept().unwrap();
         assert_eq!(name(&socket), window);
         let mut choice = Choice::new(&congestion);
-        choice.set(&socket, Control::Window);
+        choice.set(&socket, Control::Window, &Span::none());
         assert_eq!(name(&socket), window);
-        choice.set(&socket, Control::Rate);
+        choice.set(&socket, Control::Rate, &Span::none());
         assert_eq!(name(&socket), bind::BBR);
-        choice.set(&socket, Control::Window);
+        choice.set(&socket, Control::Window, &Span::none());
         assert_eq!(name(&socket), window);
     }
 

@@ -32,11 +32,13 @@ use hawser_session::{
 };
 use hawser_types::{Budget, ChannelId, Instant, LinkIndex, SessionId, StreamGroup, StreamId};
 use hawser_wire::Enrolment;
+use tracing::Span;
 
 use crate::association::{AssociationHandle, Seal, TunnelFlows};
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::session_budgets::SessionBudgets;
+use crate::spans;
 pub(crate) use channel::NewChannel;
 pub use failure::ConnectionError;
 pub(crate) use failure::Failure;
@@ -57,7 +59,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Starts a session that has no channel yet. Needs a tokio runtime.
+    /// Starts a session that has no channel yet. Needs a tokio runtime. Its span is in the current
+    /// one.
     ///
     /// `budgets`: the session takes its memory from them.
     pub(crate) fn start(
@@ -68,7 +71,9 @@ impl Driver {
         budgets: SessionBudgets,
     ) -> Self {
         let lanes = Arc::new(PacketLanes::new(side, config.packet_scheduler));
-        let shared = Arc::new(Shared::new(side, config, keys, congestion, budgets));
+        let span = spans::session(keys.session_id(), side);
+        let shared = Shared::new(span, (side, config), keys, congestion, budgets);
+        let shared = Arc::new(shared);
         let timer = Arc::clone(&shared.timer);
         tokio::spawn(timer::run(Arc::downgrade(&shared), timer));
         Self { shared, lanes }
@@ -76,6 +81,11 @@ impl Driver {
 
     pub(crate) fn id(&self) -> SessionId {
         self.shared.id
+    }
+
+    /// The span of the session's log lines.
+    pub(crate) fn span(&self) -> &Span {
+        &self.shared.span
     }
 
     pub(crate) fn keys(&self) -> &SessionKeys {
@@ -190,7 +200,8 @@ impl Driver {
             Side::Client => Direction::ClientToGateway,
             Side::Gateway => Direction::GatewayToClient,
         };
-        Seal::new(&self.shared.keys, channel, direction)
+        let keys = &self.shared.keys;
+        self.span().in_scope(|| Seal::new(keys, channel, direction))
     }
 
     /// True if the peer refused this side's key.

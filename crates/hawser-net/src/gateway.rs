@@ -377,6 +377,7 @@ impl Gateway {
         for entry in self.shared.sessions.lock().values_mut() {
             if !entry.revoked && !admission.admits(&entry.peer) {
                 entry.revoked = true;
+                let _span = entry.driver.span().enter();
                 tracing::info!(peer = %entry.peer, "ending session of revoked client");
                 // The client is told, so that it does not wait for its links to come back.
                 entry.driver.with(|session, now| {
@@ -393,11 +394,12 @@ impl Gateway {
     /// function notice streams.
     pub fn end_idle(&self, idle: Duration) {
         let now = std::time::Instant::now();
-        for (id, entry) in self.shared.sessions.lock().iter_mut() {
+        for entry in self.shared.sessions.lock().values_mut() {
             if entry.driver.snapshot(0).stream_count > 0 {
                 entry.used = now;
             } else if now.duration_since(entry.used) >= idle && entry.driver.closed().is_none() {
-                tracing::debug!(session = %id, "closing idle session");
+                let span = entry.driver.span();
+                span.in_scope(|| tracing::debug!("closing idle session"));
                 end_soon(&entry.driver, 0);
             }
         }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionSnapshot};
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamGroup, StreamId};
+use tracing::Span;
 
 pub use crate::driver::ConnectionError;
 use crate::driver::Driver;
@@ -36,6 +37,11 @@ impl SessionHandle {
     /// The session's id, as both ends' logs show it.
     pub fn id(&self) -> SessionId {
         self.driver.id()
+    }
+
+    /// The span of the session's log lines.
+    pub fn span(&self) -> &Span {
+        self.driver.span()
     }
 
     /// Opens a stream; its first chunk carries `metadata`, at most 1024 bytes.

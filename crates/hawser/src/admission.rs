@@ -121,6 +121,10 @@ impl Admission for Door {
             || self.store.as_ref().is_some_and(|store| store.is_peer(key))
     }
 
+    fn name(&self, key: &PublicKey) -> Option<String> {
+        self.store.as_ref()?.name(key)
+    }
+
     fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String> {
         let Some(store) = &self.store else {
             return self.memory.lock().enrol(invite, client);

@@ -39,6 +39,7 @@ pages! {
     fleet: "fleet.md",
     gateway: "gateway.md",
     install: "install.md",
+    logs: "logs.md",
     metered_links: "metered-links.md",
     no_server: "no-server.md",
     programs: "programs.md",

@@ -307,6 +307,10 @@ impl Admission for Enrolled {
         self.store.is_peer(key)
     }
 
+    fn name(&self, key: &PublicKey) -> Option<String> {
+        self.store.name(key)
+    }
+
     fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String> {
         let admitted = self.store.admit_enrolment(invite, client, UnixTime::now());
         admitted.map_err(|error| error.to_string())?;

@@ -9,6 +9,7 @@ use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::Flow;
 use super::stranded::Waiting;
@@ -211,6 +212,10 @@ impl<S: ByteStream + Observe> ByteStream for Counted<S> {
 
     fn aborted(&self) -> Option<ResetCode> {
         self.stream.aborted()
+    }
+
+    fn span(&self) -> Span {
+        self.stream.span()
     }
 }
 

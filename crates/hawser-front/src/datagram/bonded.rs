@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::client::Client;
+use hawser_net::spans;
 use hawser_net::stream::{BondStream, Label};
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -204,6 +205,7 @@ async fn carry(
         return;
     };
     drop(client);
+    let span = spans::stream(&stream);
     if let Some(label) = label {
         stream.set_label(label);
     }
@@ -211,6 +213,7 @@ async fn carry(
         stream.set_call();
     }
     let Some(source) = begin(&mut stream, &destination, &mut outgoing).await else {
+        let _span = span.enter();
         tracing::debug!(%destination, code = ?stream.reset_code(), "gateway refused a flow");
         return;
     };
@@ -225,6 +228,7 @@ async fn carry(
                 // A datagram is lost, too, if the application's queue is full.
                 Ok(payload) => drop(arrives.try_send((source, payload))),
                 Err(error) => {
+                    let _span = span.enter();
                     tracing::debug!(%destination, %error, "flow ended");
                     return;
                 }

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use hawser_net::gateway::Incoming;
+use hawser_net::spans;
 use hawser_types::{ByteCount, StreamId};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{Instrument as _, debug};
 
 use super::client::{ClientId, Permit};
 use super::measurement;
@@ -42,16 +43,20 @@ impl<C: Connect, R: Resolve> ClientStreams<C, R> {
     /// Serves one stream to its end. Every stream gets a permit before any other work, so no kind
     /// of stream goes without one.
     pub async fn serve(&self, incoming: Incoming) {
-        let client = ClientId::new(*incoming.peer.as_bytes());
-        let stream = Bonded::new(incoming.stream);
-        let admitted = self.relay.admit(client, &incoming.account, stream);
-        let served = match admitted {
-            Ok((permit, stream)) => self.serve_admitted(permit, stream).await,
-            Err(error) => Err(error),
+        let span = spans::stream(&incoming.stream);
+        let serving = async {
+            let client = ClientId::new(*incoming.peer.as_bytes());
+            let stream = Bonded::new(incoming.stream);
+            let admitted = self.relay.admit(client, &incoming.account, stream);
+            let served = match admitted {
+                Ok((permit, stream)) => self.serve_admitted(permit, stream).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                debug!(%error, "refused a stream");
+            }
         };
-        if let Err(error) = served {
-            debug!(?client, %error, "refused a stream");
-        }
+        serving.instrument(span).await;
     }
 
     async fn serve_admitted(&self, mut permit: Permit, stream: Bonded) -> Result<(), DialError> {
@@ -64,7 +69,7 @@ impl<C: Connect, R: Resolve> ClientStreams<C, R> {
             (Some(Purpose::Datagrams), ..) => return self.relay.carry(permit, stream).await,
             (Some(Purpose::Packets), Some(exchange), _) => {
                 if let Err(reason) = permit.be_tunnel(Instant::now()) {
-                    return refuse(stream, self.relay.limited(client, reason));
+                    return refuse(stream, self.relay.limited(reason));
                 }
                 return exchange.serve(client, stream).await;
             }
@@ -100,7 +105,7 @@ impl<C: Connect, R: Resolve> ClientStreams<C, R> {
             Err(error) => return refuse(stream, error),
         };
         if let Err(reason) = permit.add(ByteCount::from(told.len())) {
-            return refuse(stream, self.relay.limited(client, reason));
+            return refuse(stream, self.relay.limited(reason));
         }
         stream.accept();
         if stream.write_all(&told).await.is_ok() {

@@ -45,12 +45,11 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
 
     /// Serves an admitted flow to its end.
     pub(super) async fn carry(&self, permit: Permit, mut stream: Bonded) -> Result<(), DialError> {
-        let client = permit.client();
         let _present = Present::new(&self.counters.current);
         let opened = async {
             let (destination, is_call) =
                 opening::read(stream.open_metadata()).map_err(|error| {
-                    debug!(?client, %error, "malformed destination");
+                    debug!(%error, "malformed destination");
                     DialError::MalformedDestination
                 })?;
             let addresses = self.addresses(&permit, &destination).await?;

@@ -12,13 +12,14 @@ use bytes::Bytes;
 use hawser_host::foreign_source::ForeignSource;
 use hawser_link::bind::{SocketOptions, original_destination};
 use hawser_net::gateway::{Accounts, Ends, Holder, Incoming};
+use hawser_net::spans;
 use hawser_types::Budget;
 use hawser_types::{key_of, network_of};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use tracing::debug;
+use tracing::{Instrument as _, debug};
 
 use super::client::{ClientId, ClientLimits, Clients, Permit};
 use super::late::Late;
@@ -111,6 +112,7 @@ impl Fronted {
             account,
             ..
         } = incoming;
+        let span = spans::stream(&stream);
         let seconds = u32::try_from(self.pin.as_secs()).unwrap_or(u32::MAX);
         let answer = Bytes::copy_from_slice(&seconds.to_be_bytes());
         let stream = Bonded::new(stream).answering(answer);
@@ -120,8 +122,10 @@ impl Fronted {
             let ends = current(ends, from)?;
             self.connect((ends, &account), &opening).await
         };
-        let served = serve_by(connecting, stream, &self.relay, &self.counters).await;
+        let serving = serve_by(connecting, stream, &self.relay, &self.counters);
+        let served = serving.instrument(span.clone()).await;
         if let Err(error) = served {
+            let _span = span.enter();
             debug!(client = %ends.remote, %error, "refused a stream of an unenrolled client");
         }
     }

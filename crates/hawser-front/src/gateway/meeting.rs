@@ -188,11 +188,7 @@ impl MeetingPlace {
     fn admit(&self, client: ClientId) -> Result<Place, DialError> {
         let permit = self.clients.admit(client, Instant::now());
         permit.map_err(|reason| {
-            tracing::debug!(
-                ?client,
-                ?reason,
-                "refused a meeting stream: too many of this client"
-            );
+            tracing::debug!(?reason, "refused a meeting stream: too many of this client");
             DialError::LimitReached
         })
     }

@@ -94,7 +94,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         match place.and_then(|place| Permit::new(place, account)) {
             Ok(permit) => Ok((permit, stream)),
             Err(reason) => {
-                let error = self.limited(client, reason);
+                let error = self.limited(reason);
                 self.counters.refused.add(error);
                 stream.refuse(error);
                 Err(error)
@@ -113,8 +113,8 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         serve_by(connecting, stream, &self.config.relay, &self.counters).await
     }
 
-    pub(super) fn limited(&self, client: ClientId, reason: LimitReason) -> DialError {
-        debug!(?client, ?reason, "limit reached");
+    pub(super) fn limited(&self, reason: LimitReason) -> DialError {
+        debug!(?reason, "limit reached");
         self.counters.limited.add(reason);
         DialError::LimitReached
     }
@@ -124,9 +124,8 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         permit: Permit,
         metadata: &[u8],
     ) -> Result<(C::Stream, Permit), DialError> {
-        let client = permit.client();
         let destination = Destination::decode(metadata).map_err(|error| {
-            debug!(?client, %error, "malformed destination");
+            debug!(%error, "malformed destination");
             DialError::MalformedDestination
         })?;
         let passed = self.addresses(&permit, &destination).await?;
@@ -141,10 +140,9 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         permit: &Permit,
         destination: &Destination,
     ) -> Result<Vec<IpAddr>, DialError> {
-        let client = permit.client();
         permit
             .lead_to(destination, Instant::now())
-            .map_err(|reason| self.limited(client, reason))?;
+            .map_err(|reason| self.limited(reason))?;
         let options = &self.config.connect;
         let patience = options.resolve_timeout;
         let addresses = self.lookups.addresses(permit, &destination.host, patience);
@@ -153,7 +151,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         // could change its address between check and connect.
         let (passed, refused) = self.policy.filter(&addresses);
         for refusal in refused {
-            debug!(?client, %destination, ?refusal, "address refused");
+            debug!(%destination, ?refusal, "address refused");
             self.counters.refused_addresses.add(refusal);
         }
         if passed.is_empty() {

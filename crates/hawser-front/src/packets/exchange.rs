@@ -241,7 +241,7 @@ impl Exchange {
         let granted = match granted {
             Ok(granted) => granted,
             Err(error) => {
-                tracing::debug!(?client, %error, "refused a tunnel");
+                tracing::debug!(%error, "refused a tunnel");
                 stream.refuse(DialError::LimitReached);
                 return Err(DialError::LimitReached);
             }
@@ -251,7 +251,7 @@ impl Exchange {
         }
         let served = self.serve_at(client, granted, id, stream).await;
         self.pool.lock().release(Instant::now(), granted.number, id);
-        tracing::debug!(?client, ended = ?served, "tunnel ended");
+        tracing::debug!(ended = ?served, "tunnel ended");
         Ok(())
     }
 

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use hawser_host::tun::{Tun, TunMemory};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::session::SessionHandle;
+use hawser_net::spans;
 use hawser_net::stream::{BondStream, PacketLane, PacketSink, ResetByPeer};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use tokio::time::sleep;
+use tracing::Span;
 
 use super::answers::{Answers, fitted};
 use super::fit::{self, Unfit};
@@ -125,8 +127,12 @@ impl PacketTunnel {
             match Self::open(client, wish, inbound).await {
                 Ok(next) if lost(terms, next.terms).is_empty() => return next,
                 // The addresses may still belong to the gateway that is being replaced.
-                Ok(_) => tracing::debug!("tunnel in the next session has other addresses yet"),
-                Err(error) => tracing::debug!(%error, "cannot open a tunnel in the next session"),
+                Ok(_) => session.span().in_scope(|| {
+                    tracing::debug!("tunnel in the next session has other addresses yet");
+                }),
+                Err(error) => session.span().in_scope(|| {
+                    tracing::debug!(%error, "cannot open a tunnel in the next session");
+                }),
             }
             sleep(BESIDE_PAUSE).await;
         }
@@ -150,6 +156,7 @@ impl PacketTunnel {
         loop {
             if let Some(stream) = stream.take() {
                 let session = SessionHandle::of(&stream);
+                let span = spans::stream(&stream);
                 let lane = stream.into_packet_lane();
                 let device = Arc::new(Device {
                     tun: Arc::clone(&tun),
@@ -161,7 +168,7 @@ impl PacketTunnel {
                 next = tokio::select! {
                     error = up(&device, &lane, &names) => return TunnelError::Device(error),
                     ended = lane.receive(terms.of_client(), sink) => {
-                        tracing::debug!(?ended, "tunnel ended");
+                        span.in_scope(|| tracing::debug!(?ended, "tunnel ended"));
                         None
                     }
                     next = Self::open_beside(&client, asked, terms, session) => Some(next),
@@ -181,7 +188,9 @@ impl PacketTunnel {
                     if !lost.is_empty() {
                         return TunnelError::AddressLost(lost.join(" and "));
                     }
-                    tracing::info!("tunnel reopened");
+                    SessionHandle::of(&again.stream)
+                        .span()
+                        .in_scope(|| tracing::info!("tunnel reopened"));
                     // The largest packet may have another size now; the device's MTU stays.
                     // Networks that are granted beside the earlier ones are not used.
                     granted = again.terms;

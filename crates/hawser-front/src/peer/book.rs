@@ -155,6 +155,10 @@ impl Admission for Book {
         self.store.by_key(key).is_some()
     }
 
+    fn name(&self, key: &PublicKey) -> Option<String> {
+        Some(self.store.by_key(key)?.name.to_string())
+    }
+
     fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
         Err("this host is no gateway, and has no invites".to_owned())
     }

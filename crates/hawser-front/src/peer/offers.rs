@@ -7,6 +7,7 @@ use hawser_keys::identity::PublicKey;
 use hawser_net::gateway::{Accounts, Holder};
 use hawser_types::ByteCount;
 use tokio::net::TcpStream;
+use tracing::Instrument as _;
 
 use crate::bonded::Bonded;
 use crate::connect::{Connect, connect_tcp};
@@ -16,7 +17,7 @@ use crate::gateway::{
 };
 use crate::own_ports::OwnPorts;
 use crate::resolve::Resolve;
-use crate::transport::DialError;
+use crate::transport::{ByteStream as _, DialError};
 
 /// The ports of this host that others may reach, by streams of their sessions.
 #[derive(Debug)]
@@ -50,15 +51,19 @@ impl Offers {
 
     /// Serves a stream of the host with this key to its end.
     pub async fn serve(self: Arc<Self>, peer: PublicKey, stream: Bonded) {
-        if let Err(error) = self.ports.judge(stream.open_metadata()) {
-            tracing::debug!(%peer, %error, "a stream is refused");
-            return stream.refuse(error);
-        }
-        let client = ClientId::new(*peer.as_bytes());
-        let account = self.accounts.of(Holder::Key(client.to_bytes()));
-        if let Err(error) = self.relay.handle(client, &account, stream).await {
-            tracing::debug!(%peer, %error, "an offered port can't be reached");
-        }
+        let span = stream.span();
+        let serving = async {
+            if let Err(error) = self.ports.judge(stream.open_metadata()) {
+                tracing::debug!(%error, "a stream is refused");
+                return stream.refuse(error);
+            }
+            let client = ClientId::new(*peer.as_bytes());
+            let account = self.accounts.of(Holder::Key(client.to_bytes()));
+            if let Err(error) = self.relay.handle(client, &account, stream).await {
+                tracing::debug!(%error, "an offered port can't be reached");
+            }
+        };
+        serving.instrument(span).await;
     }
 }
 

@@ -26,9 +26,11 @@ use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
 
 use crate::bonded::{Bonded, Purpose};
 use crate::incoming::IncomingStream as _;
+use crate::transport::ByteStream as _;
 use crate::udp_addresses;
 use own::Observer;
 use sockets::{SOON, Sockets, pause_after};
@@ -87,7 +89,9 @@ impl Punching {
                             let addresses = addresses.into_iter().map(HostPort::try_from);
                             client.set_addresses(addresses.filter_map(Result::ok).collect());
                         };
-                        exchange(stream, seen.subscribe(), &targets, reached).await
+                        let span = stream.span();
+                        let exchanging = exchange(stream, seen.subscribe(), &targets, reached);
+                        exchanging.instrument(span).await
                     }
                     Err(error) => Err(error),
                 };
@@ -121,7 +125,9 @@ impl Punching {
         });
         let caller = callers.entry(peer).or_default();
         let targets = Arc::clone(&caller.targets);
-        let task = tokio::spawn(Arc::clone(self).serve(stream, targets));
+        let span = stream.span();
+        let serving = Arc::clone(self).serve(stream, targets);
+        let task = tokio::spawn(serving.instrument(span));
         let older = caller.task.replace(task.abort_handle());
         older.iter().for_each(AbortHandle::abort);
     }

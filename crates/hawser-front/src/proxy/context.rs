@@ -125,7 +125,9 @@ impl<D: Dialer> Context<D> {
     }
 
     pub(crate) async fn relay<C: ByteStream>(&self, client: Side<C>, server: Side<D::Stream>) {
+        let span = server.stream.span();
         let report = relay(client, server, &self.config.relay, &self.counters.bytes).await;
+        let _span = span.enter();
         debug!(up = %report.up, down = %report.down, end = ?report.end, "relay ended");
     }
 }

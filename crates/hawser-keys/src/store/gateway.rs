@@ -190,6 +190,11 @@ impl GatewayStore {
         self.file.read(|state| state.peer(key).is_some())
     }
 
+    /// Returns the name of an enrolled client, if it has one.
+    pub fn name(&self, key: &PublicKey) -> Option<String> {
+        self.file.read(|state| state.peer(key)?.name.clone())
+    }
+
     /// Returns whether a client that proves the enrolment key `key` at `now` may ask to enrol.
     /// [`Self::admit_enrolment`] makes the final decision.
     pub fn accepts_enrolment(&self, key: &PublicKey, now: UnixTime) -> bool {

@@ -19,13 +19,15 @@ use parking_lot::{Mutex, MutexGuard};
 use ring::rand::{SecureRandom, SystemRandom};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
+use tracing::Span;
+use tracing::span::Entered;
 
 use super::arrivals::Arrivals;
 use super::entry::Entry;
 use super::outlet::{Outlet, Sockets};
 use super::seal::Seal;
 use super::timers::Timers;
-use crate::{clock, lock_order};
+use crate::{clock, lock_order, spans};
 
 /// The name of an endpoint: the key id of received datagrams, or `None` for unsealed packets.
 pub(super) type KeyedEndpointId = Option<KeyId>;
@@ -42,6 +44,8 @@ pub(super) struct KeyedEndpoint {
     /// The opener of sealed datagrams, used before the lock of the state is taken.
     opener: Option<Mutex<DatagramOpener>>,
     state: Mutex<State>,
+    /// The span of the session that the association belongs to.
+    span: Span,
     timers: Arc<Timers>,
     /// The peer has begun an association.
     arrived: Notify,
@@ -78,7 +82,11 @@ pub(super) struct PlacesChange<'a> {
 }
 
 /// The lock of the state. Packets gathered under it are sent once it is released.
-struct Locked<'a>(Option<MutexGuard<'a, State>>);
+struct Locked<'a> {
+    /// `None` while it is dropped.
+    state: Option<MutexGuard<'a, State>>,
+    _span: Option<Entered<'a>>,
+}
 
 impl KeyedEndpoint {
     /// An endpoint for any number of associations that are not sealed.
@@ -112,6 +120,7 @@ impl KeyedEndpoint {
         drawn.map_err(|_| io::Error::other("the system gives no random numbers"))?;
         let seeds = u128::from_ne_bytes(seeds);
         let id = seal.as_ref().map(Seal::key_id);
+        let span = seal.as_ref().map_or_else(Span::none, |it| it.span.clone());
         let (sealer, opener) = seal.map(|seal| (seal.sealer, seal.opener)).unzip();
         let state = State {
             is_open: config.accepts,
@@ -130,6 +139,7 @@ impl KeyedEndpoint {
             id,
             opener: opener.map(Mutex::new),
             state: Mutex::new(state),
+            span,
             timers,
             arrived: Notify::new(),
             is_used: AtomicBool::new(false),
@@ -416,7 +426,10 @@ impl KeyedEndpoint {
     fn lock(&self) -> Locked<'_> {
         lock_order::before_association();
         // If its holder panicked, the state would be as after a lost packet.
-        Locked(Some(self.state.lock()))
+        Locked {
+            state: Some(self.state.lock()),
+            _span: spans::for_steps(&self.span),
+        }
     }
 }
 
@@ -467,19 +480,19 @@ impl Deref for Locked<'_> {
     type Target = State;
 
     fn deref(&self) -> &State {
-        self.0.as_ref().expect("held until dropped")
+        self.state.as_ref().expect("held until dropped")
     }
 }
 
 impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect("held until dropped")
+        self.state.as_mut().expect("held until dropped")
     }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let Some(mut state) = self.0.take() else {
+        let Some(mut state) = self.state.take() else {
             return;
         };
         let gathered = std::mem::take(&mut state.outlet.gathered);

@@ -11,11 +11,13 @@ use futures_util::stream::FuturesUnordered;
 use hawser_session::Side;
 use hawser_types::ChannelId;
 use hawser_wire::ChannelRole;
+use tracing::Instrument as _;
 
 use super::join::join_as;
 use super::join_error::JoinError;
 use super::shared::{Shared, keeps_connections};
 use crate::driver::Driver;
+use crate::spans;
 use hawser_link::links::Link;
 
 /// Joins with connections that the gateway offers, until the session ends; returns at once if no
@@ -45,7 +47,9 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
                 let link = links.find(|link| link.addresses.contains(&offered.local));
                 match link {
                     Some(link) if has_room => {
-                        joining.push(join(&shared, &driver, link, offered.stream));
+                        let span = spans::link(&link.name);
+                        let join = join(&shared, &driver, link, offered.stream);
+                        joining.push(join.instrument(span));
                     }
                     Some(link) => tell(&mut missed, &link.name, &"too many such channels"),
                     None => tell(&mut missed, "?", &"its link may not be used"),

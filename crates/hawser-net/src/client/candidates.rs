@@ -11,6 +11,7 @@ use hawser_types::{Host, HostName};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tracing::Instrument as _;
 
 use hawser_keys::host_port::HostPort;
 use hawser_link::links::Link;
@@ -73,7 +74,8 @@ impl Locator {
         });
         if addresses.iter().any(|it| it.socket_addr().is_none()) {
             let (names, addresses) = (self.names.clone(), addresses.to_vec());
-            tokio::spawn(look_up(names, addresses, links.to_vec(), sender));
+            let looking = look_up(names, addresses, links.to_vec(), sender);
+            tokio::spawn(looking.in_current_span());
         }
         Candidates::new(found)
     }

@@ -13,11 +13,13 @@ use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{ChannelRole, Enrolment};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::candidates::Candidates;
 use super::shared::Shared;
 use super::shared_port::SharedPort;
 use crate::driver::{Driver, NewChannel};
+use crate::spans;
 use hawser_link::links::Link;
 use hawser_seal::{Handshake, TlsClient};
 
@@ -63,7 +65,8 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> First {
         for link in usable {
             if !tried.contains(&link) {
                 tried.push(link.clone());
-                attempts.push(persist(shared, link));
+                let span = spans::link(&link.name);
+                attempts.push(persist(shared, link).instrument(span));
             }
         }
         tokio::select! {
@@ -89,7 +92,7 @@ async fn persist(shared: &Shared, link: Link) -> Option<Won> {
                 match try_once(shared, &link).await {
                     Ok(won) => return Some(won),
                     Err(problem) => {
-                        tracing::debug!(link = %link.name, %problem, "no connection yet");
+                        tracing::debug!(%problem, "no connection yet");
                         shared.note_problem(&link, &problem);
                     }
                 }
@@ -290,7 +293,9 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
     driver.with(|session, now| session.set_transport(now, transport));
     driver.add_channel(spec, new);
     shared.note_reached(remote, true);
-    tracing::info!(link = %link.name, %remote, "a session with the gateway has begun");
+    driver.span().in_scope(|| {
+        tracing::info!(link = %link.name, %remote, "a session with the gateway has begun");
+    });
     First {
         driver,
         link,

@@ -12,6 +12,7 @@ use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::first::{self, First};
 use super::join::join;
@@ -23,6 +24,7 @@ use super::{accepted, association};
 use crate::clock;
 use crate::driver::Driver;
 use crate::sign_of_life::is_heard;
+use crate::spans;
 use hawser_link::bind::SocketOptions;
 use hawser_link::links::Link;
 
@@ -34,9 +36,10 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     let mut scheduler = shared.scheduler.subscribe();
     let mut changes = driver.changes();
     let mut tasks = JoinSet::new();
-    tasks.spawn(association::keep(Arc::clone(&shared), driver.clone()));
-    tasks.spawn(rest::watch(driver.clone()));
-    tasks.spawn(accepted::keep(Arc::clone(&shared), driver.clone()));
+    let associating = association::keep(Arc::clone(&shared), driver.clone());
+    tasks.spawn(associating.in_current_span());
+    tasks.spawn(rest::watch(driver.clone()).in_current_span());
+    tasks.spawn(accepted::keep(Arc::clone(&shared), driver.clone()).in_current_span());
     let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
     shared.statuses.lock().begin(driver.id());
@@ -62,7 +65,10 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
             }
             let begun = first.take_if(|first| first.link.index == link.index);
             let keeper = LinkKeeper::new(&shared, &driver, link.clone(), begun);
-            running.insert(link.index, (link, tasks.spawn(keeper.run())));
+            let span = spans::link(&link.name);
+            // Without lines of `debug`, the span of the session is the only one.
+            let keeping = keeper.run().instrument(span).in_current_span();
+            running.insert(link.index, (link, tasks.spawn(keeping)));
         }
         tokio::select! {
             _ = links.changed() => {}
@@ -198,7 +204,7 @@ impl LinkKeeper {
         self.remote = Some(remote);
         self.broken_since = None;
         self.shared.note_reached(remote, false);
-        tracing::debug!(link = %self.link.name, %remote, ?role, %channel, "joined");
+        tracing::debug!(%remote, ?role, %channel, "joined");
         self.publish(None);
     }
 

@@ -14,6 +14,7 @@ use hawser_session::CloseReason;
 use hawser_types::ByteCount;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
 
 use super::first::{self, First, FirstConnection};
 use super::keeper;
@@ -97,7 +98,8 @@ impl Sessions {
     async fn keep(&mut self, first: First) -> Option<First> {
         let (driver, began) = (first.driver.clone(), Instant::now());
         let shared = Arc::clone(&self.shared);
-        let mut keeping: Keeping = Box::pin(keeper::keep(Arc::clone(&shared), first));
+        let keeping = keeper::keep(Arc::clone(&shared), first);
+        let mut keeping: Keeping = Box::pin(keeping.instrument(driver.span().clone()));
         if shared.once {
             // The application holds this very session.
             keeping.await;
@@ -111,9 +113,13 @@ impl Sessions {
             keeping.await;
             return None;
         };
-        tracing::info!(session = %driver.id(), next = %next.driver.id(),
-            "gateway goes away, new connections use another session");
-        self.left.spawn(leave(shared, driver, keeping));
+        let span = driver.span().clone();
+        let next_id = next.driver.id();
+        span.in_scope(|| {
+            tracing::info!(next = %next_id, "gateway goes away, new connections use another session");
+        });
+        self.left
+            .spawn(leave(shared, driver, keeping).instrument(span));
         Some(next)
     }
 
@@ -169,6 +175,7 @@ impl Sessions {
             _ => "every link to it was lost".into(),
         };
         let session = driver.id();
+        let _span = driver.span().enter();
         tracing::warn!(%session, ?reason, %problem,
             "the session with the gateway is over, its open connections are closed");
         !shared.current.send_if_modified(|state| {
@@ -211,7 +218,7 @@ async fn leave(shared: Arc<Shared>, driver: Driver, mut keeping: Keeping) {
         () = &mut keeping => sleep(LAST_WORDS).await,
         () = &mut ending => {}
     }
-    tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
+    tracing::info!(reason = ?driver.closed(), "the session is over");
     driver.abort();
     shared.note_enrolment(&driver);
     shared.forget_left(&driver);

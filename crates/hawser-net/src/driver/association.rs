@@ -11,6 +11,7 @@ use hawser_session::ChannelSpec;
 use hawser_types::ChannelId;
 use smallvec::smallvec;
 use tokio::sync::Notify;
+use tracing::Span;
 
 use super::association_channel::AssociationChannel;
 use super::inner::{CHANNEL_CHARGE, Handle, Meter};
@@ -39,6 +40,7 @@ pub(super) fn start(
             id,
             channel: Arc::clone(&channel),
             writer: AssociationWriter::new(now, id, streams),
+            span: shared.span.clone(),
         };
         let reading = tokio::spawn(read(Arc::downgrade(shared), id, Arc::clone(&channel)));
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
@@ -95,6 +97,7 @@ async fn read(shared: Weak<Shared>, id: ChannelId, channel: Arc<AssociationChann
 /// Handles the end of the association.
 fn lose(shared: &Weak<Shared>, id: ChannelId) {
     if let Some(shared) = shared.upgrade() {
+        let _span = shared.span.enter();
         tracing::debug!(%id, "the association is over");
         shared.lose_channel(id);
     }
@@ -106,6 +109,8 @@ struct Writer {
     id: ChannelId,
     channel: Arc<AssociationChannel>,
     writer: AssociationWriter,
+    /// The session's span, entered with samples and for log lines.
+    span: Span,
 }
 
 impl Writer {
@@ -143,6 +148,7 @@ impl Writer {
     fn step(&mut self, shared: &Shared) -> (Step, bool) {
         let now = clock::now();
         let is_due = self.writer.is_sample_due(now);
+        let _span = is_due.then(|| self.span.clone().entered());
         let state = is_due.then(|| self.channel.take_state(now));
         let queued = self.channel.association.queued();
         shared.with(|inner, now| {
@@ -166,8 +172,11 @@ impl Writer {
         let writer = &mut self.writer;
         let sent = self.channel.association.write(writer, instructions);
         self.channel.set_waiting(self.writer.waiting());
-        sent.inspect_err(|error| tracing::debug!(id = %self.id, %error, "cannot send record"))
-            .is_ok()
+        sent.inspect_err(|error| {
+            let _span = self.span.enter();
+            tracing::debug!(id = %self.id, %error, "cannot send record");
+        })
+        .is_ok()
     }
 }
 

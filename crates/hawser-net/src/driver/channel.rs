@@ -13,6 +13,7 @@ use hawser_types::{ChannelId, Charge, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior};
+use tracing::Span;
 
 use super::gauge::Gauge;
 use super::inner::{Handle, Meter};
@@ -55,6 +56,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             pending: Pending::default(),
             writer: TcpWriter::new(now, id),
             choice: Choice::new(&shared.congestion),
+            span: shared.span.clone(),
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
         let reader = Reader::new(new.reader, &shared.budgets.reading);
@@ -136,6 +138,7 @@ async fn read(
     let Some(shared) = shared.upgrade() else {
         return;
     };
+    let _span = shared.span.enter();
     if reader.records.is_mid_record() && ended.kind() == io::ErrorKind::UnexpectedEof {
         tracing::debug!(%id, "the connection ended inside a record");
     } else {
@@ -206,6 +209,8 @@ struct Writer {
     pending: Pending,
     writer: TcpWriter,
     choice: Choice,
+    /// The session's span, entered with samples and for log lines.
+    span: Span,
 }
 
 /// Bytes that the kernel has not accepted yet: sealed ones in one buffer, unsealed payloads as they
@@ -228,6 +233,7 @@ impl Writer {
         let mut out = Outgoing::default();
         loop {
             if let Err(error) = self.flush().await {
+                let _span = self.span.enter();
                 tracing::debug!(id = %self.id, %error, "cannot write to connection");
                 // The reading task sees the same error, and may have more to read before.
                 return;
@@ -260,6 +266,7 @@ impl Writer {
         let shared = self.shared.upgrade()?;
         let now = clock::now();
         let is_due = self.writer.is_sample_due(now);
+        let _span = is_due.then(|| self.span.clone().entered());
         let kernel = KernelState {
             sample: is_due.then(|| self.gauge.sample()).flatten(),
             is_writable: self.gauge.is_ready(),
@@ -273,10 +280,11 @@ impl Writer {
         if let Some(mark) = low_water
             && let Err(error) = bind::set_not_sent_low_water(&self.gauge.socket(), mark)
         {
+            let _span = self.span.enter();
             tracing::debug!(%error, "cannot limit unsent data");
         }
         if let Some(control) = control {
-            self.choice.set(&self.gauge.socket(), control);
+            self.choice.set(&self.gauge.socket(), control, &self.span);
         }
         match next {
             Next::Write => {

@@ -10,6 +10,7 @@ use hawser_types::{ByteCount, ChannelId, Charge, Instant, StreamId};
 use hawser_wire::Enrolment;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
+use tracing::Span;
 
 use super::association_channel::AssociationChannel;
 use super::failure::{ConnectionError, Failure};
@@ -49,6 +50,8 @@ pub(super) struct Inner {
     /// The links below the paths of associations.
     pub(super) path_links: PathLinks,
     side: Side,
+    /// The span of the session's log lines.
+    span: Span,
 }
 
 /// The driver's part of a channel.
@@ -68,10 +71,11 @@ pub(super) enum Meter {
 }
 
 impl Inner {
-    pub(super) fn new(side: Side, session: Session) -> Self {
+    pub(super) fn new(side: Side, session: Session, span: Span) -> Self {
         Self {
             path_links: PathLinks::new(side),
             side,
+            span,
             session,
             channels: BTreeMap::new(),
             streams: Streams::default(),
@@ -124,14 +128,19 @@ impl Inner {
             Event::Reset(id, code) => self.streams.on_reset(id, code, &mut self.woken),
             Event::Over(id) => self.streams.on_over(id),
             Event::Suspect(id) => {
+                let _span = self.span.enter();
                 tracing::info!(channel = %id, "sending over other channels: this one is silent or crawls");
             }
-            Event::Recovered(id) => tracing::info!(channel = %id, "using a channel again"),
+            Event::Recovered(id) => {
+                let _span = self.span.enter();
+                tracing::info!(channel = %id, "using a channel again");
+            }
             Event::DatagramPort(_) | Event::AssociationExpected(_) | Event::RulesChanged => {
                 return self.on_association_event(&event);
             }
             Event::Dead(id) => {
-                tracing::info!(%id, "giving up channel");
+                self.span
+                    .in_scope(|| tracing::info!(%id, "giving up channel"));
                 self.expected = self.expected.filter(|expected| *expected != id);
                 self.remove_channel(id);
                 return true;

@@ -10,6 +10,8 @@ use hawser_types::{ChannelId, Instant, SessionId, StreamId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::watch;
+use tracing::Span;
+use tracing::span::Entered;
 
 use super::failure::Failure;
 use super::inner::Inner;
@@ -18,11 +20,14 @@ use crate::clock;
 use crate::congestion::Congestion;
 use crate::lock_order::SessionLocked;
 use crate::session_budgets::SessionBudgets;
+use crate::spans;
 
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     pub(super) keys: SessionKeys,
     pub(super) id: SessionId,
+    /// The span of the session's log lines.
+    pub(super) span: Span,
     pub(super) congestion: Congestion,
     /// Budgets for the memory that channels read into, and for their charges.
     pub(super) budgets: SessionBudgets,
@@ -37,21 +42,23 @@ pub(super) struct Shared {
 pub(super) struct Locked<'a> {
     inner: MutexGuard<'a, Inner>,
     _order: SessionLocked,
+    _span: Option<Entered<'a>>,
 }
 
 impl Shared {
     /// A session that has no channel yet.
     pub(super) fn new(
-        side: Side,
-        config: SessionConfig,
+        span: Span,
+        (side, config): (Side, SessionConfig),
         keys: SessionKeys,
         congestion: Congestion,
         budgets: SessionBudgets,
     ) -> Self {
         let session = Session::new(clock::now(), side, config.clone());
         Self {
-            inner: Mutex::new(Inner::new(side, session)),
+            inner: Mutex::new(Inner::new(side, session, span.clone())),
             id: keys.session_id(),
+            span,
             keys,
             congestion,
             budgets,
@@ -76,7 +83,11 @@ impl Shared {
         // No poison: a panic elsewhere must not take this session's other streams with it.
         let inner = self.inner.lock();
         let _order = SessionLocked::new();
-        Locked { inner, _order }
+        Locked {
+            inner,
+            _order,
+            _span: spans::for_steps(&self.span),
+        }
     }
 
     /// Works under the lock, distributes the session's events, and wakes the tasks that they
@@ -148,6 +159,7 @@ impl Shared {
 
     /// Ends the session of a peer that has broken the protocol.
     pub(super) fn fail(&self, fault: &dyn std::fmt::Display) {
+        let _span = self.span.enter();
         tracing::warn!(session = %self.id, %fault, "the session ends: the peer is at fault");
         self.abort();
     }

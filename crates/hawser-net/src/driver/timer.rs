@@ -43,6 +43,7 @@ pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
 }
 
 fn fire(shared: &Arc<Shared>) {
+    let _span = shared.span.enter();
     let meters = {
         let inner = shared.lock();
         let busy = inner.session.busy_channels();

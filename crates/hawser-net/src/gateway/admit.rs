@@ -15,6 +15,7 @@ use hawser_wire::{ChannelRole, FirstWord, JoinPrelude};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
+use tracing::{Instrument as _, Span};
 
 use super::first_words::{self, Whose};
 use super::half_open::{Origin, Place};
@@ -109,12 +110,26 @@ pub(super) fn enter_join(
     Ok(())
 }
 
+/// Why a join is refused.
+struct Refused {
+    reason: String,
+    /// The span of its session, if there is such a session.
+    span: Span,
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        let span = Span::none();
+        Self { reason, span }
+    }
+}
+
 /// Counts the outcome of a join.
-fn count_join(shared: &Shared, remote: SocketAddr, outcome: Result<Result<(), String>, Elapsed>) {
+fn count_join(shared: &Shared, remote: SocketAddr, outcome: Result<Result<(), Refused>, Elapsed>) {
     match outcome {
         Ok(Ok(())) => shared.count(|counters| counters.joins += 1),
-        Ok(Err(reason)) => {
-            tracing::debug!(%remote, %reason, "refused join");
+        Ok(Err(Refused { reason, span })) => {
+            span.in_scope(|| tracing::debug!(%remote, %reason, "refused join"));
             shared.count(|counters| counters.joins_refused += 1);
         }
         Err(_) => shared.count(|counters| counters.timed_out += 1),
@@ -195,6 +210,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         sealer: keys.sealer(channel, Direction::GatewayToClient),
         stream: handshake.stream,
     };
+    let client = shared.span_of(&peer);
     let driver = {
         let mut sessions = shared.sessions.lock();
         if shared.closed.load(Ordering::Relaxed) {
@@ -208,25 +224,18 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
             Ok(charge) => charge,
             Err(_) => return shared.tell_of_limit(peer, "no memory for a session"),
         };
-        let driver = Driver::start(
-            Side::Gateway,
-            memory::for_session(config),
-            keys,
-            shared.congestion.clone(),
-            budgets,
-        );
+        let (session, congestion) = (memory::for_session(config), shared.congestion.clone());
+        let driver =
+            client.in_scope(|| Driver::start(Side::Gateway, session, keys, congestion, budgets));
         sessions.insert(id, Entry::new(driver.clone(), peer, ends, charge));
         memory::begin(shared, &sessions, &driver);
         driver
     };
     shared.count(|counters| counters.sessions += 1);
-    tracing::info!(session = %id, %peer, %remote, "a session has begun");
-    tokio::spawn(session::serve(
-        Arc::clone(shared),
-        driver.clone(),
-        peer,
-        ends,
-    ));
+    let span = driver.span().clone();
+    span.in_scope(|| tracing::info!(%peer, %remote, "a session has begun"));
+    let serving = session::serve(Arc::clone(shared), driver.clone(), (client, peer), ends);
+    tokio::spawn(serving.instrument(span));
     let spec = ChannelSpec {
         id: channel,
         role: ChannelRole::Express,
@@ -241,14 +250,14 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
 
 /// Reads the prelude of a joining connection, and continues with the connection here or, if its
 /// session is the predecessor's, there.
-async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), String> {
+async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), Refused> {
     let prelude = read_prelude(&mut stream).await?;
     let is_here = shared.sessions.lock().contains_key(&prelude.session);
     let predecessor = shared.config.predecessor.as_ref();
     match predecessor.filter(|it| !is_here && it.is_there()) {
         Some(predecessor) => {
             let passed = predecessor.pass_join(stream, &prelude);
-            passed.map_err(|error| error.to_string())
+            passed.map_err(|error| error.to_string().into())
         }
         None => join_with(shared, stream, prelude, place).await,
     }
@@ -260,16 +269,25 @@ async fn join_with(
     stream: TcpStream,
     prelude: JoinPrelude,
     place: &Place,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     let driver = {
         let sessions = shared.sessions.lock();
-        let entry = sessions.get(&prelude.session).ok_or("no such session")?;
+        let entry = sessions.get(&prelude.session);
+        let entry = entry.ok_or_else(|| "no such session".to_owned())?;
         entry.driver.clone()
     };
     let id = prelude.channel;
-    driver.check_join(id).map_err(|error| error.to_string())?;
-    place.join(prelude.session);
-    answer_join(shared, &driver, (id, Side::Client), stream).await
+    let span = driver.span();
+    let joining = async {
+        driver.check_join(id).map_err(|error| error.to_string())?;
+        place.join(prelude.session);
+        answer_join(shared, &driver, (id, Side::Client), stream).await
+    };
+    let joined = joining.instrument(span.clone()).await;
+    joined.map_err(|reason| Refused {
+        reason,
+        span: span.clone(),
+    })
 }
 
 /// Time in which a host has to prove its key.

@@ -42,10 +42,8 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
             }
         };
         match taken.await {
-            Ok(()) => tracing::info!(session = %driver.id(), %id, "association established"),
-            Err(problem) => {
-                tracing::debug!(session = %driver.id(), %id, %problem, "no association");
-            }
+            Ok(()) => tracing::info!(%id, "association established"),
+            Err(problem) => tracing::debug!(%id, %problem, "no association"),
         }
         driver.forget_expected(id);
     }

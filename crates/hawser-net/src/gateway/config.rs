@@ -13,6 +13,12 @@ pub trait Admission: Send + Sync + 'static {
     /// True if the key is enrolled, rather than that of an invite.
     fn is_enrolled(&self, key: &PublicKey) -> bool;
 
+    /// The name under which a client is enrolled, for the log; `None` if it has none.
+    fn name(&self, key: &PublicKey) -> Option<String> {
+        let _ = key;
+        None
+    }
+
     /// Stores `client`'s key, which came with the invite whose key is `invite`. May block.
     fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String>;
 }

@@ -123,11 +123,11 @@ fn note(
     (pair, way): (Pair, &Way),
     joined: Result<ChannelId, Failed>,
 ) {
-    let (session, remote) = (driver.id(), way.remote);
+    let remote = way.remote;
     let link = way.link.as_ref().map_or("?", |link| link.name.as_str());
     let Failed { why, problem } = match joined {
         Ok(channel) => {
-            tracing::info!(%session, link, %remote, %channel, "the client has joined");
+            tracing::info!(link, %remote, %channel, "the client has joined");
             if !plan.handle_joined(clock::now(), pair, channel) {
                 driver.drop_channel(channel);
             }
@@ -138,12 +138,12 @@ fn note(
     let failures = plan.handle_failed(clock::now(), pair, why);
     if failures.is_given_up {
         tracing::warn!(
-            %session, link, %remote, problem,
+            session = %driver.id(), link, %remote, problem,
             "client was never reached by this link, giving up"
         );
     } else if failures.count.is_power_of_two() {
         let count = failures.count;
-        tracing::info!(%session, link, %remote, problem, count, "the client has not joined");
+        tracing::info!(link, %remote, problem, count, "the client has not joined");
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_wire::Enrolment;
+use tracing::Span;
 
 use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
 use super::{associate, further, going};
@@ -14,14 +15,24 @@ use crate::stream::BondStream;
 use hawser_keys::identity::PublicKey;
 
 /// Hands out the session's streams once its client is known; removes the session when it is over.
-pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, ends: Ends) {
+/// `client`: the client's span, which encloses that of the session.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    driver: Driver,
+    (client, key): (Span, PublicKey),
+    ends: Ends,
+) {
     let peer = if shared.admission.is_enrolled(&key) {
         Some(key)
     } else {
         let enrolling = enrol(&shared, &driver, key);
-        tokio::time::timeout(ENROL_PATIENCE, enrolling)
-            .await
-            .unwrap_or(None)
+        let peer = tokio::time::timeout(ENROL_PATIENCE, enrolling).await;
+        let peer = peer.unwrap_or(None);
+        if let Some(peer) = &peer {
+            shared.name_client(&client, peer);
+            tracing::info!(client = %peer, "a client is enrolled");
+        }
+        peer
     };
     match peer {
         Some(peer) if peer == key || shared.give(driver.id(), peer) => {
@@ -51,7 +62,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
         }
     }
     shared.sessions.lock().remove(&driver.id());
-    tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
+    tracing::info!(reason = ?driver.closed(), "the session is over");
     // The last acknowledgements go out.
     tokio::time::sleep(LAST_WORDS).await;
 }
@@ -146,7 +157,6 @@ async fn admit(
         Ok(Ok(())) => {
             driver.confirm_enrolment();
             shared.count(|counters| counters.enrolments += 1);
-            tracing::info!(%client, "a client is enrolled");
             Some(client)
         }
         Ok(Err(reason)) => {

@@ -10,6 +10,7 @@ use hawser_types::{Budget, ByteCount, Charge, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{mpsc, watch};
+use tracing::Span;
 
 use super::accounts::{Accounts, Holder};
 use super::association::Associations;
@@ -23,6 +24,7 @@ use crate::driver::Driver;
 use crate::session::SessionHandle;
 use crate::session_budgets::SessionBudgets;
 use crate::sign_of_life::oldest_silent;
+use crate::spans;
 use crate::stream::BondStream;
 use hawser_keys::identity::PublicKey;
 use hawser_seal::TlsServer;
@@ -281,7 +283,8 @@ impl Shared {
         };
         let drivers: Vec<Driver> = own.into_iter().map(|(_, driver)| driver).collect();
         if let Some(silent) = oldest_silent(&drivers, SIGN_OF_LIFE).await {
-            tracing::info!(session = %silent.id(), %peer, "evicting silent session");
+            let span = silent.span();
+            span.in_scope(|| tracing::info!(%peer, "evicting silent session"));
             self.sessions.lock().remove(&silent.id());
             silent.abort();
         }
@@ -304,6 +307,21 @@ impl Shared {
             && (limits.sessions_per_network == usize::MAX
                 || count(&|it| network_of(it.ends.remote.ip()) == network)
                     < limits.sessions_per_network)
+    }
+
+    /// Makes the span of a client that has proved this key. It has a name once the client is
+    /// enrolled.
+    pub(super) fn span_of(&self, key: &PublicKey) -> Span {
+        let span = spans::client();
+        if self.admission.is_enrolled(key) {
+            self.name_client(&span, key);
+        }
+        span
+    }
+
+    /// Gives the span of a client its name.
+    pub(super) fn name_client(&self, span: &Span, key: &PublicKey) {
+        spans::name_client(span, self.admission.name(key).as_deref(), key);
     }
 
     /// The budgets of a session that a client begins from `from`. Where keys cost nothing, the

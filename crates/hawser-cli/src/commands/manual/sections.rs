@@ -236,7 +236,8 @@ const FILES: [(&str, &str); 5] = [
 const ENVIRONMENT: [(&str, &str); 2] = [
     (
         "HAWSER_LOG",
-        "Filter of the log if --log is not given, such as info,hawser_net=debug.",
+        "Filter of the log if --log is not given, such as info,hawser_net=debug or \
+         info,[client{id=ann}]=debug.",
     ),
     ("NO_COLOR", "If set, `hawser top` shows no colours."),
 ];

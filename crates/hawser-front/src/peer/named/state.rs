@@ -8,6 +8,7 @@ use hawser_keys::host_port::HostPort;
 use hawser_keys::identity::PublicKey;
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
+use hawser_net::spans;
 use hawser_types::HostNameAt;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
@@ -198,7 +199,8 @@ impl Shared {
         if peer.sessions.contains_key(&Route::Direct) || peer.addresses.is_empty() {
             return;
         }
-        let Some(client) = (self.starts.direct)(key, peer.addresses.clone()) else {
+        let start = || (self.starts.direct)(key, peer.addresses.clone());
+        let Some(client) = spans::peer(name).in_scope(start) else {
             return;
         };
         let running = self.running(Route::Direct, key, client);
@@ -223,7 +225,7 @@ impl Shared {
         if peer.sessions.contains_key(&Route::Relayed) {
             return false;
         }
-        let Some(client) = start(key) else {
+        let Some(client) = spans::peer(name).in_scope(|| start(key)) else {
             return false;
         };
         let running = self.running(Route::Relayed, key, client);
