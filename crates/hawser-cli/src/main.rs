@@ -24,7 +24,8 @@
 //!   unit test in the file; the program: `end_to_end/bench.rs`; state: `registration.rs`; agents:
 //!   `modems.rs`, `standby.rs`; devices: `kill_switch.rs`, `router.rs`;
 //! - a log line or field: the `tracing` call at the place where it happens; spans are in
-//!   `hawser-net`'s `spans.rs`, the format in `setup.rs`, levels in `log_filter.rs`; `end_to_end/service.rs` reads the log as JSON and looks for secrets in it;
+//!   `hawser-net`'s `spans.rs`, the format in `setup.rs`, levels in `log_filter.rs`;
+//!   `end_to_end/service.rs` reads the log as JSON and looks for secrets in it;
 //! - a message of a first error: `docs/errors.md`, with `end_to_end/first_errors.rs`;
 //! - an option of `run --tun`: `args/run.rs`, `args/enclosed.rs`, `commands/run/enclosed.rs`,
 //!   `commands/enclosed.rs`;
