@@ -14,7 +14,7 @@ use hawser_host::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
 use hawser_keys::identity::PublicKey;
 use hawser_keys::store::{GatewayStore, PacketAddresses, StateDir};
 use hawser_link::links::{Link, list_links};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 

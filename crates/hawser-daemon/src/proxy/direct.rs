@@ -20,8 +20,6 @@ use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
 use hawser_sched::{DemandEstimate, DemandKey};
 use hawser_types::ByteCount;
-use hawser_usage::UsageDatabase;
-use parking_lot::MutexGuard;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

@@ -12,7 +12,6 @@ use hawser_net::stream::{BondStream, PacketLane, PacketSink, ResetByPeer};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
 use tokio::time::sleep;
-use tracing::Span;
 
 use super::answers::{Answers, fitted};
 use super::fit::{self, Unfit};
@@ -294,12 +293,6 @@ impl PacketSink for Device {
         }
         self.tun.write_all(packets);
         refused
-    }
-}
-
-fn hand_over(tun: &Tun, packet: &[u8]) {
-    if let Err(error) = tun.write(packet) {
-        tracing::trace!(%error, "device did not take a packet");
     }
 }
 

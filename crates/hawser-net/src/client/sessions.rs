@@ -116,7 +116,10 @@ impl Sessions {
         let span = driver.span().clone();
         let next_id = next.driver.id();
         span.in_scope(|| {
-            tracing::info!(next = %next_id, "gateway goes away, new connections use another session");
+            tracing::info!(
+                next = %next_id,
+                "gateway goes away, new connections use another session"
+            );
         });
         self.left
             .spawn(leave(shared, driver, keeping).instrument(span));

@@ -72,7 +72,7 @@ impl CheckedChange {
 impl LinkRuleStore {
     /// Returns whether the configuration, or a later change, has a rule for a link with this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.lock().rules.contains_key(name)
+        self.inner.lock().rules.contains_key(name)
     }
 
     /// Refuses a price that can't be compared with those of other links.
@@ -81,7 +81,7 @@ impl LinkRuleStore {
         else {
             return Ok(());
         };
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let priced = inner.rules.iter().filter(|(_, rule)| rule.price > 0.0);
         let mut others = priced.filter(|(name, _)| **name != change.name);
         let other = others.find_map(|(name, _)| {
@@ -111,7 +111,7 @@ impl LinkRuleStore {
         if !change.is_rule() {
             return;
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let rule = inner.rules.entry(change.name.clone()).or_default();
         rule.up = change.up.unwrap_or(rule.up);
         rule.down = change.down.unwrap_or(rule.down);

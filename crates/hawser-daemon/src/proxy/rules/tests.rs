@@ -9,7 +9,7 @@ fn rules(config: &str, state: &std::path::Path) -> Arc<LinkRuleStore> {
 
 /// Counts this many more bytes over link a, each way.
 fn count(rules: &LinkRuleStore, bytes: u64) {
-    rules.lock().enter("a", both(bytes));
+    rules.inner.lock().enter("a", both(bytes));
 }
 
 const fn both(bytes: u64) -> [ByteCount; 2] {
@@ -67,7 +67,7 @@ async fn who_moves_bytes_beside_others_is_counted_once() {
     let session = |counted: &mut Counted, id: &str, bytes: u64| {
         let there = BTreeMap::from([(2, "a".to_owned())]);
         for (name, news) in counted.news(id, there, [(2, both(bytes))].into()) {
-            rules.lock().enter(&name, news);
+            rules.inner.lock().enter(&name, news);
         }
     };
     for _ in 0..3 {
