@@ -133,7 +133,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 31] = [
+const ROOMS: [(&str, Io); 32] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -146,6 +146,7 @@ const ROOMS: [(&str, Io); 31] = [
     ("hawser-channels", Io::None),
     ("hawser-director", Io::None),
     ("hawser-control", Io::None),
+    ("hawser-text", Io::None),
     ("hawser-scenario", Io::None),
     ("hawser-sim", Io::None),
     ("hawser-skip", Io::Some),

@@ -12,14 +12,13 @@
 //!   `session_status.rs`, `connections.rs`, `policy.rs`, `why.rs`, `history.rs`, `event.rs`.
 //! - Derived from them: `states.rs` (state of links, sessions and gateway), `changes.rs` (events
 //!   between two snapshots), `gain.rs` (the rate of all links together, by that of the busiest).
-//! - As text: `render.rs`, with one file in `render/` for each command.
+//! - As text: in `hawser-text`.
 //!
 //! To add a request: its variant and its answer in `message.rs`, an example in
 //! `docs/control-api.md` (`tests/documentation.rs` asks for one); in `hawser-daemon` its arm in
 //! `answers.rs`, or in `server.rs` where it waits; a change is carried out in
 //! `up/subject/steer.rs` (test: `steer/tests.rs`); `is_for_owner` says who may send it; the command
-//! is in `client/` of `hawser-cli`. To add a column to a command's table, begin at its file in
-//! `render/`.
+//! is in `client/` of `hawser-cli`, and what it shows in `hawser-text`.
 #![forbid(unsafe_code)]
 
 mod all_sessions;
@@ -35,7 +34,6 @@ mod message;
 mod packet_flow;
 mod placed;
 mod policy;
-mod render;
 mod session_status;
 mod signal;
 mod snapshot;
@@ -61,10 +59,6 @@ pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use packet_flow::{PacketFlowLink, PacketFlowStatus, PacketPlacing};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
-pub use render::{
-    STREAMS_SHOWN, clock, kill_switch_line, printable, registration_line, render_change,
-    render_links, render_policy, render_status, render_streams, render_why, size, span,
-};
 pub use session_status::{
     ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionRoute,
     SessionState, SessionStatus, StreamStatus, Transport, TransportStatus,

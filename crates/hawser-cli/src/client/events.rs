@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use hawser_control::{Event, Request, Response, clock, render_change};
+use hawser_control::{Event, Request, Response};
+use hawser_text::{clock, render_change};
 use hawser_sched::rules::Date;
 
 use crate::args::EventsArgs;

@@ -42,7 +42,7 @@ async fn turn_on(config: &UpConfig) -> anyhow::Result<()> {
 
 /// Returns the message about a kill switch that is on.
 pub(crate) fn told(since: UnixTime) -> String {
-    hawser_control::kill_switch_line(UnixTime::now().since(since))
+    hawser_text::kill_switch_line(UnixTime::now().since(since))
 }
 
 /// Marks the sockets of this process so that an active kill switch passes them. `hawser up` marks

@@ -1,6 +1,7 @@
 //! `hawser link`: shows a link of the running daemon, or tells it how to use the link.
 
-use hawser_control::{LinkChange, Request, render_links};
+use hawser_control::{LinkChange, Request};
+use hawser_text::render_links;
 
 use crate::args::LinkArgs;
 use crate::client::ask::{Conversation, width};

@@ -1,6 +1,7 @@
 //! `hawser links`: the links of the running daemon, and the traffic on each.
 
-use hawser_control::{Request, render_links};
+use hawser_control::Request;
+use hawser_text::render_links;
 
 use crate::args::TableArgs;
 use crate::client::ask::{Conversation, width};

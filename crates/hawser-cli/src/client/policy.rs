@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use hawser_control::{
-    ErrorReason, PolicyStatus, Request, Response, Scheduled, SessionStatus, printable,
-    render_policy,
-};
+use hawser_control::{ErrorReason, PolicyStatus, Request, Response, Scheduled, SessionStatus};
+use hawser_text::{printable, render_policy};
 
 use crate::args::{PolicyAction, PolicyArgs, PolicySetArgs};
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};

@@ -1,7 +1,8 @@
 //! `hawser status`: the state of the daemon that runs in the state directory.
 
 use anyhow::bail;
-use hawser_control::{Request, Response, STREAMS_SHOWN, StatusSnapshot, render_status};
+use hawser_control::{Request, Response, StatusSnapshot};
+use hawser_text::{STREAMS_SHOWN, render_status};
 use hawser_host::kill_switch;
 use hawser_keys::store::StateDir;
 

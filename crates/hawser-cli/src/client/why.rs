@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hawser_control::{Request, Response, render_why};
+use hawser_control::{Request, Response};
+use hawser_text::render_why;
 use hawser_types::ByteCount;
 
 use crate::args::WhyArgs;

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use hawser_config::FrontPort;
-use hawser_control::span;
+use hawser_text::span;
 use hawser_host::kill_switch;
 use hawser_host::port_rules::led_elsewhere;
 use hawser_keys::unix_time::UnixTime;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use hawser_config::parse_rules;
-use hawser_control::{Request, RuleStatus, printable};
+use hawser_control::{Request, RuleStatus};
+use hawser_text::printable;
 use hawser_keys::store::ClientStore;
 use hawser_link::links::LinkMonitor;
 use hawser_policy::{Dscp, Facts, Protocol, Rule, RuleSet, Source, User};

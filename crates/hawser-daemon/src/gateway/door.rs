@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use hawser_config::ServeConfig;
-use hawser_control::span;
+use hawser_text::span;
 use hawser_keys::host_port::HostPort;
 use hawser_keys::identity::PublicKey;
 use hawser_keys::invite::{Invite, MAX_ADDRESSES, read_reference};

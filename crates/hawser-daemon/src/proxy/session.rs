@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use hawser_config::{GatewaySource, SessionConfig, TransportChoice};
-use hawser_control::span;
+use hawser_text::span;
 use hawser_keys::host_port::HostPort;
 use hawser_keys::identity::{IdentityError, PublicKey};
 use hawser_keys::invite::{Invite, read_reference};

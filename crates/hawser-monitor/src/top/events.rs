@@ -1,6 +1,7 @@
 //! The view of events, the latest first.
 
-use hawser_control::{Event, clock, render_change};
+use hawser_control::Event;
+use hawser_text::{clock, render_change};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use hawser_control::{LinkAllowed, size};
+use hawser_control::LinkAllowed;
+use hawser_text::size;
 use hawser_types::{LinkUse, Rate};
 
 /// Returns Mbit/s in at most six columns below a terabit.

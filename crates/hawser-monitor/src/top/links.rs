@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use hawser_control::{LinkHistory, LinkState, LinkStatus, Role, size};
+use hawser_control::{LinkHistory, LinkState, LinkStatus, Role};
+use hawser_text::size;
 use hawser_types::{LinkIndex, LinkUse, Rate};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

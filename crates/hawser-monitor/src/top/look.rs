@@ -1,6 +1,6 @@
 //! Appearance: with or without colours, in the characters that the terminal can show.
 
-use hawser_control::printable;
+use hawser_text::printable;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::{bar, border};
 

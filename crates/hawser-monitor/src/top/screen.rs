@@ -1,6 +1,7 @@
 //! The whole picture: header, views, the line for messages and input, the line of keys.
 
-use hawser_control::{StatusSnapshot, span};
+use hawser_control::StatusSnapshot;
+use hawser_text::span;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};

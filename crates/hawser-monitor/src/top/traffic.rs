@@ -1,6 +1,7 @@
 //! The view of applications' traffic.
 
-use hawser_control::{StatusSnapshot, size, span};
+use hawser_control::StatusSnapshot;
+use hawser_text::{size, span};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Modifier, Style};

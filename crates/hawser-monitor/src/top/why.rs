@@ -1,6 +1,6 @@
 //! The view of reasons why links were used or not.
 
-use hawser_control::render_why;
+use hawser_text::render_why;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 

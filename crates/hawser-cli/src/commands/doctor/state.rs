@@ -4,7 +4,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use hawser_control::{Request, registration_line};
+use hawser_control::Request;
+use hawser_text::registration_line;
 use hawser_keys::identity::Identity;
 use hawser_keys::store::{ClientStore, EnrolledGateway, StateDir};
 use hawser_keys::unix_time::UnixTime;

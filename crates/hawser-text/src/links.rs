@@ -2,7 +2,7 @@
 
 use super::figures::{clock, megabits, milliseconds, percent, span, usage};
 use super::table::{Side, Table, clip, printable};
-use crate::{LinkState, LinkStatus, StatusSnapshot};
+use hawser_control::{LinkState, LinkStatus, StatusSnapshot};
 
 /// Returns the links and their traffic as text of at most `width` columns a line, with a line end
 /// at the end.
@@ -123,7 +123,7 @@ mod tests {
     use hawser_types::Rate;
 
     use super::*;
-    use crate::{LinkAllowed, LinkTraffic, ModemStatus, SignalSource, SignalStatus};
+    use hawser_control::{LinkAllowed, LinkTraffic, ModemStatus, SignalSource, SignalStatus};
     use hawser_types::{LinkUse, ModemState, Radio, SignalState, SignalStrength};
 
     fn link(name: &str, megabits: u64) -> LinkStatus {

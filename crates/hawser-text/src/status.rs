@@ -11,7 +11,7 @@ use super::figures::{
 };
 use super::packet_flows;
 use super::table::{Side, Table, clip, printable};
-use crate::{
+use hawser_control::{
     LinkAllowed, LinkStatus, PathStatus, PredecessorStatus, SessionStatus, StatusSnapshot,
     Transport, TransportStatus,
 };
@@ -375,7 +375,7 @@ mod tests {
     use hawser_types::{ChannelId, LinkIndex, Rate, StreamId};
 
     use super::*;
-    use crate::{
+    use hawser_control::{
         AllSessions, ChannelKind, ChannelState, ChannelStatus, LinkState, LinkTraffic,
         MemoryStatus, PathState, Role, SessionState, StreamStatus,
     };
@@ -530,7 +530,7 @@ COUNTED
     #[test]
     fn a_kill_switch_says_how_it_is_removed() {
         let mut snapshot = snapshot();
-        snapshot.kill_switch = Some(crate::KillSwitchStatus {
+        snapshot.kill_switch = Some(hawser_control::KillSwitchStatus {
             since_unix_ms: 1_795_330_800_000,
             age: Duration::from_secs(3725),
         });

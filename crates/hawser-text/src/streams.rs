@@ -7,7 +7,7 @@ use super::packet_flows;
 use super::placed::why_in_short;
 use super::status::left;
 use super::table::{Side, Table, clip, printable};
-use crate::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
+use hawser_control::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
 
 /// Returns all open flows, the busiest first: the streams and flows of packets of each session, and
 /// the connections over one link each. The text has at most `width` columns a line and ends with a
@@ -133,7 +133,7 @@ mod tests {
     use hawser_types::{ByteCount, Rate, StreamId};
 
     use super::*;
-    use crate::{PathStatus, StreamStatus};
+    use hawser_control::{PathStatus, StreamStatus};
 
     fn stream(id: u64, megabits: u64) -> StreamStatus {
         StreamStatus {

@@ -2,7 +2,7 @@
 
 use super::figures::{left_out, wrap};
 use super::table::{Side, Table, printable};
-use crate::PolicyStatus;
+use hawser_control::PolicyStatus;
 
 /// Returns the policy as text of at most `width` columns a line, at least 40, with a line end at
 /// the end.
@@ -73,7 +73,7 @@ const GATEWAY: [&str; 3] = ["always", "auto", "never"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RuleStatus;
+    use hawser_control::RuleStatus;
 
     #[test]
     fn what_is_in_force_stands_before_what_else_may() {

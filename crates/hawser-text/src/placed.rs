@@ -6,7 +6,7 @@ use hawser_types::{ByteCount, Rate};
 
 use super::figures::{clock, milliseconds_with_unit, seconds, size, wrap};
 use super::table::{Side, Table, printable};
-use crate::placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
+use hawser_control::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 
 /// Returns placed connections as lines of at most `width` columns: details of a single one, a table
 /// of several.

@@ -1,4 +1,9 @@
-//! Snapshots and reports as text for terminals, one file for each command that prints them.
+//! What terminals show: snapshots and reports of `hawser-control` as text, for the commands and for
+//! `hawser top`. One file for each command that prints them; `table.rs` lays out tables, and
+//! `figures.rs` writes numbers with their units.
+//!
+//! To add a column to a command's table, begin at the command's file; its test is beside it.
+#![forbid(unsafe_code)]
 
 mod connections;
 mod directory;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::figures::clock;
 use super::table::printable;
-use crate::{Change, Scheduled, standby};
+use hawser_control::{Change, Scheduled, standby};
 use hawser_types::{LinkUse, SignalState};
 
 // long: one arm for each kind of change.
@@ -152,7 +152,7 @@ fn usage(up: LinkUse, down: LinkUse) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LinkState;
+    use hawser_control::LinkState;
 
     #[test]
     fn an_event_is_one_line_whatever_names_hold() {

@@ -6,7 +6,7 @@ use hawser_types::Rate;
 
 use super::figures::{clock, span};
 use super::table::{Side, Table, clip, printable};
-use crate::connections::{
+use hawser_control::{
     ConnectionsStatus, DiscoveredStatus, GatewayStatus, NotAskedStatus, PlacingStatus,
     VouchedStatus,
 };

@@ -9,7 +9,7 @@ use super::packet_flows;
 use super::placed::placed;
 use super::status::left;
 use super::table::{Side, Table, printable};
-use crate::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
+use hawser_control::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
 
 /// Returns the report in words, in lines of at most `width` columns, at least 40, with a line end.
 pub fn render_why(report: &WhyReport, width: usize) -> String {
@@ -276,7 +276,7 @@ mod tests {
     use hawser_types::{ChannelId, LinkIndex, StreamId};
 
     use super::*;
-    use crate::{WhyCount, WhyLater, WhySpan};
+    use hawser_control::{WhyCount, WhyLater, WhySpan};
 
     fn count(why: &str, meaning: &str, chunks: u64) -> WhyCount {
         WhyCount {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
-use crate::LinkAllowed;
+use hawser_control::LinkAllowed;
 
 /// Returns a share, from 0 to 1, as a percentage.
 pub(crate) fn percent(share: f64) -> String {

@@ -6,7 +6,7 @@ use hawser_types::ByteCount;
 
 use super::figures::{left_out, megabits, size, span};
 use super::table::{Side, Table, clip, printable};
-use crate::{PacketFlowLink, PacketFlowStatus, PacketPlacing, SessionStatus};
+use hawser_control::{PacketFlowLink, PacketFlowStatus, PacketPlacing, SessionStatus};
 
 /// Returns the flows for `hawser status`: at most `most`, the latest first.
 pub(super) fn in_short(session: &SessionStatus, most: usize, width: usize) -> Vec<String> {
@@ -151,7 +151,7 @@ mod tests {
     use hawser_types::Rate;
 
     use super::*;
-    use crate::WhyCount;
+    use hawser_control::WhyCount;
 
     fn flow() -> PacketFlowStatus {
         let chosen = |why: &str, meaning: &str, chunks| WhyCount {

@@ -2,7 +2,7 @@
 
 use super::figures::{left_out, span};
 use super::table::{Side, Table, clip, printable};
-use crate::{DirectoryStatus, RegistrationStatus};
+use hawser_control::{DirectoryStatus, RegistrationStatus};
 
 /// Returns the directory's state, in lines of at most `width` columns.
 pub(super) fn directory(status: &DirectoryStatus, width: usize) -> Vec<String> {
@@ -75,7 +75,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::BindingStatus;
+    use hawser_control::BindingStatus;
 
     #[test]
     fn users_are_shown_with_their_contacts_and_the_rest_is_counted() {
