@@ -60,10 +60,13 @@ fn read_bounded(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
+/// Reads the value of a key into its place.
+type ReadInto<'a> = dyn FnOnce(&Field<'a>) -> Result<(), ConfigError> + 'a;
+
 /// A key that a section may have, and what is done with its value.
 pub(crate) struct Key<'a> {
     name: &'static str,
-    read: Box<dyn FnOnce(&Field<'a>) -> Result<(), ConfigError> + 'a>,
+    read: Box<ReadInto<'a>>,
 }
 
 /// The key called `name`; what `read` makes of its value goes to `place`.

@@ -21,7 +21,6 @@ pub struct Event {
 /// The kinds of changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Change {
     /// A link appeared.
     LinkAppeared {

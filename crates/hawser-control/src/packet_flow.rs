@@ -63,7 +63,6 @@ pub struct PacketFlowStatus {
 /// How the packets of a flow are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum PacketPlacing {
     /// In order, as the policy decides.
     #[default]

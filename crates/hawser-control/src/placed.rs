@@ -185,3 +185,10 @@ pub struct PlacedTry {
     )]
     pub waited: Option<Duration>,
 }
+
+impl PlacedConnection {
+    /// Returns whether it is open or connecting, and no session lists it among its streams.
+    pub fn is_open_by_itself(&self) -> bool {
+        matches!(self.state.as_str(), "open" | "connecting") && !self.is_streamed()
+    }
+}

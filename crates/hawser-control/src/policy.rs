@@ -71,7 +71,6 @@ pub struct RuleStatus {
 /// The traffic that a policy chooses links for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Scheduled {
     /// The chunks of sessions.
     Sessions,

@@ -100,7 +100,6 @@ pub struct TransportStatus {
 /// A transport of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Transport {
     /// TCP connections.
     #[default]
@@ -369,5 +368,13 @@ words! {
         Suspect => "suspect",
         Closing => "closing",
         Dead => "dead",
+    }
+}
+
+impl SessionStatus {
+    /// Returns the names of the links that its streams use now.
+    pub fn links(&self) -> Vec<&str> {
+        let living = self.paths.iter().filter(|path| path.state == PathState::Up);
+        living.map(|path| path.link.as_str()).collect()
     }
 }

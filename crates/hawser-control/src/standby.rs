@@ -13,22 +13,21 @@ pub struct StandbyStatus {
     pub reason: Option<String>,
 }
 
+/// `on standby, and cannot be connected: no SIM card`.
 impl fmt::Display for StandbyStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&told(self.state, self.reason.as_deref()))
+        let state = match self.state {
+            StandbyState::Waiting => "on standby",
+            StandbyState::Connecting => "being connected, because no other link is well",
+            StandbyState::Connected => "connected, because no other link was well",
+            StandbyState::ByOthers => "on standby, and connected by others",
+            StandbyState::Dismissed => "on standby, and disconnected by hand",
+            StandbyState::Unavailable => "on standby, and cannot be connected",
+        };
+        f.write_str(state)?;
+        match &self.reason {
+            Some(reason) => write!(f, ": {reason}"),
+            None => Ok(()),
+        }
     }
-}
-
-/// Returns the state of a link on standby: `on standby, and cannot be connected: no SIM card`.
-pub(crate) fn told(state: StandbyState, reason: Option<&str>) -> String {
-    let state = match state {
-        StandbyState::Waiting => "on standby",
-        StandbyState::Connecting => "being connected, because no other link is well",
-        StandbyState::Connected => "connected, because no other link was well",
-        StandbyState::ByOthers => "on standby, and connected by others",
-        StandbyState::Dismissed => "on standby, and disconnected by hand",
-        StandbyState::Unavailable => "on standby, and cannot be connected",
-    };
-    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-    format!("{state}{reason}")
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hawser_types::Rate;
 
-use super::figures::{clock, span};
-use super::table::{Side, Table, clip, printable};
+use crate::figures::{clock, span};
+use crate::table::{Side, Table, clip, printable};
 use hawser_control::{
     ConnectionsStatus, DiscoveredStatus, GatewayStatus, NotAskedStatus, PlacingStatus,
     VouchedStatus,

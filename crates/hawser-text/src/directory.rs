@@ -1,7 +1,7 @@
 //! The part of `hawser status` about a directory.
 
-use super::figures::{left_out, span};
-use super::table::{Side, Table, clip, printable};
+use crate::figures::{left_out, span};
+use crate::table::{Side, Table, clip, printable};
 use hawser_control::{DirectoryStatus, RegistrationStatus};
 
 /// Returns the directory's state, in lines of at most `width` columns.

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::figures::clock;
-use super::table::printable;
-use hawser_control::{Change, Scheduled, standby};
+use crate::figures::clock;
+use crate::table::printable;
+use hawser_control::{Change, Scheduled, StandbyStatus};
 use hawser_types::{LinkUse, SignalState};
 
 // long: one arm for each kind of change.
@@ -43,7 +43,10 @@ pub fn render_change(change: &Change) -> String {
         }
         Change::LinkStandby {
             link, to, reason, ..
-        } => format!("{link} is {}", standby::told(*to, reason.as_deref())),
+        } => {
+            let (state, reason) = (*to, reason.clone());
+            format!("{link} is {}", StandbyStatus { state, reason })
+        }
         Change::LinkUse { link, up, down } => format!("{link} is used: {}", usage(*up, *down)),
         Change::Allowance { link, limit } => match limit {
             Some(limit) => format!("the allowance of {link} is used up: {limit}"),

@@ -21,7 +21,7 @@ mod why;
 pub use directory::registration_line;
 pub use event::render_change;
 pub use figures::{clock, size, span};
-pub use links::render_links;
+pub use links::{render_links, state_of_link};
 pub use policy::render_policy;
 pub use status::{STREAMS_SHOWN, kill_switch_line, render_status};
 pub use streams::render_streams;

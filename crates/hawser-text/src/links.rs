@@ -1,7 +1,7 @@
 //! `hawser links`.
 
-use super::figures::{clock, megabits, milliseconds, percent, span, usage};
-use super::table::{Side, Table, clip, printable};
+use crate::figures::{clock, megabits, milliseconds, percent, span, usage};
+use crate::table::{Side, Table, clip, printable};
 use hawser_control::{LinkState, LinkStatus, StatusSnapshot};
 
 /// Returns the links and their traffic as text of at most `width` columns a line, with a line end
@@ -66,7 +66,7 @@ fn told(link: &LinkStatus) -> Option<String> {
             let warning = link.signal?.warning()?;
             Some(format!("{}: {warning}", link.name))
         }
-        _ => Some(format!("{} is {}", link.name, link.told_state())),
+        _ => Some(format!("{} is {}", link.name, state_of_link(link))),
     }
 }
 
@@ -80,24 +80,22 @@ fn standby(link: &LinkStatus) -> Option<String> {
     Some(format!("{} is {}", link.name, link.standby.as_ref()?))
 }
 
-impl LinkStatus {
-    /// Returns the state in words, with its time and reason if known: `silent since 14:03:22.5 UTC
-    /// (12s): no answer to what was sent over it`.
-    pub fn told_state(&self) -> String {
-        let since = self.told_since();
-        let since = since.map_or_else(String::new, |since| format!(" {since}"));
-        let reason = self.reason.as_ref();
-        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        format!("{}{since}{reason}", self.state)
-    }
+/// Returns a link's state in words, with its time and reason if known: `silent since 14:03:22.5 UTC
+/// (12s): no answer to what was sent over it`.
+pub fn state_of_link(link: &LinkStatus) -> String {
+    let since = state_since(link);
+    let since = since.map_or_else(String::new, |since| format!(" {since}"));
+    let reason = link.reason.as_ref();
+    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    format!("{}{since}{reason}", link.state)
+}
 
-    /// Returns since when the link is silent or otherwise unusable: `since 14:03:22.5 UTC (12s)`.
-    pub(super) fn told_since(&self) -> Option<String> {
-        let is_told = !matches!(self.state, LinkState::Up | LinkState::Unused);
-        let since = self.since_unix_ms.filter(|_| is_told)?;
-        let age = self.state_age.map(|age| format!(" ({})", span(age)));
-        Some(format!("since {}{}", clock(since), age.unwrap_or_default()))
-    }
+/// Returns since when a link is silent or otherwise unusable: `since 14:03:22.5 UTC (12s)`.
+pub(super) fn state_since(link: &LinkStatus) -> Option<String> {
+    let is_told = !matches!(link.state, LinkState::Up | LinkState::Unused);
+    let since = link.since_unix_ms.filter(|_| is_told)?;
+    let age = link.state_age.map(|age| format!(" ({})", span(age)));
+    Some(format!("since {}{}", clock(since), age.unwrap_or_default()))
 }
 
 fn row(snapshot: &StatusSnapshot, link: &LinkStatus) -> [String; 9] {

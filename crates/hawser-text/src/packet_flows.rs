@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use hawser_types::ByteCount;
 
-use super::figures::{left_out, megabits, size, span};
-use super::table::{Side, Table, clip, printable};
+use crate::figures::{left_out, megabits, size, span};
+use crate::table::{Side, Table, clip, printable};
 use hawser_control::{PacketFlowLink, PacketFlowStatus, PacketPlacing, SessionStatus};
 
 /// Returns the flows for `hawser status`: at most `most`, the latest first.

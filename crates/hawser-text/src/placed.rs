@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
-use super::figures::{clock, milliseconds_with_unit, seconds, size, wrap};
-use super::table::{Side, Table, printable};
+use crate::figures::{clock, milliseconds_with_unit, seconds, size, wrap};
+use crate::table::{Side, Table, printable};
 use hawser_control::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 
 /// Returns placed connections as lines of at most `width` columns: details of a single one, a table

@@ -1,7 +1,7 @@
 //! `hawser policy`.
 
-use super::figures::{left_out, wrap};
-use super::table::{Side, Table, printable};
+use crate::figures::{left_out, wrap};
+use crate::table::{Side, Table, printable};
 use hawser_control::PolicyStatus;
 
 /// Returns the policy as text of at most `width` columns a line, at least 40, with a line end at

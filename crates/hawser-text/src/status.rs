@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use hawser_types::ByteCount;
 
-use super::connections::connections;
-use super::directory::{directory, registration_line};
-use super::figures::{
+use crate::connections::connections;
+use crate::directory::{directory, registration_line};
+use crate::figures::{
     MIN_WIDTH, clock, left_out, megabits, milliseconds, percent, size, span, usage,
 };
-use super::packet_flows;
-use super::table::{Side, Table, clip, printable};
+use crate::links::state_since;
+use crate::packet_flows;
+use crate::table::{Side, Table, clip, printable};
 use hawser_control::{
     LinkAllowed, LinkStatus, PathStatus, PredecessorStatus, SessionStatus, StatusSnapshot,
     Transport, TransportStatus,
@@ -146,7 +147,7 @@ fn link_row(link: &LinkStatus) -> [String; 7] {
 
 /// Returns since when a link is unusable, and the reason of its state.
 fn why(link: &LinkStatus) -> String {
-    let parts = link.told_since().into_iter().chain(link.reason.clone());
+    let parts = state_since(link).into_iter().chain(link.reason.clone());
     parts.collect::<Vec<_>>().join(": ")
 }
 

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use super::figures::{left_out, megabits, size, span};
-use super::packet_flows;
-use super::placed::why_in_short;
-use super::status::left;
-use super::table::{Side, Table, clip, printable};
-use hawser_control::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
+use crate::figures::{left_out, megabits, size, span};
+use crate::packet_flows;
+use crate::placed::why_in_short;
+use crate::status::left;
+use crate::table::{Side, Table, clip, printable};
+use hawser_control::{PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
 
 /// Returns all open flows, the busiest first: the streams and flows of packets of each session, and
 /// the connections over one link each. The text has at most `width` columns a line and ends with a
@@ -40,21 +40,6 @@ pub fn render_streams(
         lines.extend(["Nothing is open.".to_owned(), String::new()]);
     }
     lines.join("\n")
-}
-
-impl SessionStatus {
-    /// Returns the names of the links that its streams use now.
-    pub fn links(&self) -> Vec<&str> {
-        let living = self.paths.iter().filter(|path| path.state == PathState::Up);
-        living.map(|path| path.link.as_str()).collect()
-    }
-}
-
-impl PlacedConnection {
-    /// Returns whether it is open or connecting, and no session lists it among its streams.
-    pub fn is_open_by_itself(&self) -> bool {
-        matches!(self.state.as_str(), "open" | "connecting") && !self.is_streamed()
-    }
 }
 
 fn of_session(session: &SessionStatus, width: usize) -> Vec<String> {
@@ -133,7 +118,7 @@ mod tests {
     use hawser_types::{ByteCount, Rate, StreamId};
 
     use super::*;
-    use hawser_control::{PathStatus, StreamStatus};
+    use hawser_control::{PathState, PathStatus, StreamStatus};
 
     fn stream(id: u64, megabits: u64) -> StreamStatus {
         StreamStatus {

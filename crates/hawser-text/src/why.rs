@@ -2,13 +2,13 @@
 
 use hawser_types::ByteCount;
 
-use super::figures::{
+use crate::figures::{
     MIN_WIDTH, clock, left_out, milliseconds_with_unit, seconds, size, span, wrap,
 };
-use super::packet_flows;
-use super::placed::placed;
-use super::status::left;
-use super::table::{Side, Table, printable};
+use crate::packet_flows;
+use crate::placed::placed;
+use crate::status::left;
+use crate::table::{Side, Table, printable};
 use hawser_control::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
 
 /// Returns the report in words, in lines of at most `width` columns, at least 40, with a line end.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use hawser_control::{Event, Request, Response};
-use hawser_text::{clock, render_change};
 use hawser_sched::rules::Date;
+use hawser_text::{clock, render_change};
 
 use crate::args::EventsArgs;
 use crate::client::ask::{Conversation, DaemonEnded, OTHER_ANSWER};

@@ -2,9 +2,9 @@
 
 use anyhow::bail;
 use hawser_control::{Request, Response, StatusSnapshot};
-use hawser_text::{STREAMS_SHOWN, render_status};
 use hawser_host::kill_switch;
 use hawser_keys::store::StateDir;
+use hawser_text::{STREAMS_SHOWN, render_status};
 
 use crate::args::TableArgs;
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};

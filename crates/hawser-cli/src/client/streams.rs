@@ -1,7 +1,10 @@
 //! `hawser streams`: the open connections of programs, and the links that carry them.
 
 use anyhow::bail;
-use hawser_control::{PacketFlowStatus, PlacedConnection, PlacedReport, Request, Response, SessionStatus, StatusSnapshot, StreamStatus};
+use hawser_control::{
+    PacketFlowStatus, PlacedConnection, PlacedReport, Request, Response, SessionStatus,
+    StatusSnapshot, StreamStatus,
+};
 use hawser_text::render_streams;
 use serde::Serialize;
 

@@ -11,11 +11,11 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use hawser_config::FrontPort;
-use hawser_text::span;
 use hawser_host::kill_switch;
 use hawser_host::port_rules::led_elsewhere;
 use hawser_keys::unix_time::UnixTime;
 use hawser_link::links::{list_links, usable};
+use hawser_text::span;
 
 use crate::args::TableArgs;
 use check::{Check, Status};

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use anyhow::bail;
 use hawser_config::parse_rules;
 use hawser_control::{Request, RuleStatus};
-use hawser_text::printable;
 use hawser_keys::store::ClientStore;
 use hawser_link::links::LinkMonitor;
 use hawser_policy::{Dscp, Facts, Protocol, Rule, RuleSet, Source, User};
 use hawser_sched::connection::GatewayUse;
+use hawser_text::printable;
 use hawser_types::Host;
 
 use crate::args::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use hawser_config::ServeConfig;
-use hawser_text::span;
 use hawser_keys::host_port::HostPort;
 use hawser_keys::identity::PublicKey;
 use hawser_keys::invite::{Invite, MAX_ADDRESSES, read_reference};
@@ -18,6 +17,7 @@ use hawser_link::links::{Link, OwnAddresses, list_links};
 use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use hawser_net::ticks::Ticks;
 use hawser_session::SessionConfig;
+use hawser_text::span;
 use hawser_types::is_private;
 use tokio::sync::watch;
 

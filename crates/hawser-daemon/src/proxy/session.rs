@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::bail;
 use hawser_config::{GatewaySource, SessionConfig, TransportChoice};
-use hawser_text::span;
 use hawser_keys::host_port::HostPort;
 use hawser_keys::identity::{IdentityError, PublicKey};
 use hawser_keys::invite::{Invite, read_reference};
@@ -15,6 +14,7 @@ use hawser_keys::unix_time::UnixTime;
 use hawser_net::client::{Client, ClientConfig, OpenStreamError};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::packet::PacketPolicy;
+use hawser_text::span;
 use tokio::sync::watch;
 
 use super::links::Links;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hawser_control::{LinkHistory, LinkState, LinkStatus, Role};
-use hawser_text::size;
+use hawser_text::{size, state_of_link};
 use hawser_types::{LinkIndex, LinkUse, Rate};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -218,7 +218,7 @@ fn draw_title(state: &State, link: &LinkStatus, frame: &mut Frame<'_>, area: Rec
     let text = format!(
         "{}, {}  {}",
         link.name,
-        link.told_state(),
+        state_of_link(link),
         addresses.join(" ")
     );
     let text = format!("{rule}{rule} {} ", look.text(text.trim_end()));

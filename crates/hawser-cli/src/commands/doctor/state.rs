@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use hawser_control::Request;
-use hawser_text::registration_line;
 use hawser_keys::identity::Identity;
 use hawser_keys::store::{ClientStore, EnrolledGateway, StateDir};
 use hawser_keys::unix_time::UnixTime;
 use hawser_link::bind::{SocketOptions, connect_on_link};
 use hawser_link::links::Link;
 use hawser_seal::TlsClient;
+use hawser_text::registration_line;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
