@@ -10,9 +10,13 @@ use crate::script::Reason;
 /// # Errors
 /// The line, if it gives a reason that no script knows.
 pub(super) fn reason(log: &str, session: SessionId) -> Result<Option<Reason>, String> {
-    let name = format!("session={session}");
+    let names = [
+        format!("session{{id={session} "),
+        format!("session={session}"),
+    ];
+    let is_about = |line: &&str| names.iter().any(|name| line.contains(name));
     let mut fault = None;
-    for line in log.lines().filter(|line| line.contains(&name)) {
+    for line in log.lines().filter(is_about) {
         if let Some((_, text)) = line.split_once("the peer is at fault") {
             let text = text.split_once("fault=").map_or(text, |(_, text)| text);
             fault = Some(Reason::Fault(text.to_owned()));
@@ -42,13 +46,13 @@ mod tests {
     use super::*;
 
     const LOG: &str = "\
-        INFO gateway: the session is over session=01010101 reason=Some(Abandoned)\n\
+        INFO session{id=01010101 end=gateway}: the session is over reason=Some(Abandoned)\n\
         WARN driver: the session ends: the peer is at fault session=02020202 fault=so it is\n\
-        INFO gateway: the session is over session=02020202 reason=Some(Abandoned)\n\
-        INFO gateway: the session is over session=03030303 reason=Some(LimitExceeded(Commands))\n\
+        INFO session{id=02020202 end=gateway}: the session is over reason=Some(Abandoned)\n\
+        INFO session{id=03030303 end=gateway}: the session is over reason=Some(LimitExceeded(Commands))\n\
         WARN client: the session is over session=04040404 reason=Some(Peer(7)) problem=it ended it\n\
         WARN driver: the session ends: the peer is at fault session=05050505 fault=not over yet\n\
-        INFO gateway: the session is over session=06060606 reason=None\n";
+        INFO session{id=06060606 end=gateway}: the session is over reason=None\n";
 
     fn of(byte: u8) -> Result<Option<Reason>, String> {
         reason(LOG, SessionId::new([byte; 16]))
