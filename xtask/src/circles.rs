@@ -76,9 +76,10 @@ pub(crate) fn print(root: &Path) -> Result<()> {
 
 fn find_all(root: &Path) -> Result<Vec<Circle>> {
     let mut packages = Vec::new();
-    let folder = root.join("crates");
-    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        packages.push(entry?.path());
+    for folder in ["crates", "instruments"].map(|name| root.join(name)) {
+        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            packages.push(entry?.path());
+        }
     }
     packages.push(root.join("xtask"));
     packages.sort();

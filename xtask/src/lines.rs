@@ -178,7 +178,7 @@ const FUNCTION: Bound = Bound {
 };
 
 /// Where the project's Rust source lies.
-const FOLDERS: [&str; 3] = ["crates", "xtask", "fuzz"];
+const FOLDERS: [&str; 4] = ["crates", "instruments", "xtask", "fuzz"];
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ fn what_auto_reaches_of_the_better_transport_gives_the_committed_table() {
         Transports(&reports).to_string() == include_str!("transports.txt"),
         "if that is meant, commit what this gives:\n\
          cargo run --release -p hawser-sim -- transports scenarios/*.toml \
-         > crates/hawser-sim/tests/transports.txt"
+         > instruments/hawser-sim/tests/transports.txt"
     );
 }
 

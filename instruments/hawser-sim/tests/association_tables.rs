@@ -81,7 +81,7 @@ fn compare(table: &dyn Display, expected: &str, arguments: &str, file: &str) {
     assert!(
         table == expected,
         "{file}: the first line that differs is\n{first:?}\nIf that is meant, commit what this gives:\n\
-         cargo run --release -p hawser-sim -- association {arguments} > crates/hawser-sim/tests/{file}"
+         cargo run --release -p hawser-sim -- association {arguments} > instruments/hawser-sim/tests/{file}"
     );
 }
 

@@ -34,7 +34,7 @@ fn workloads_give_the_committed_table() {
         table == include_str!("connections.txt"),
         "if that is meant, commit what this gives:\n\
          cargo run --release -p hawser-sim -- connections scenarios/connections/*.toml --seeds 2 \
-         --values {} --only {methods} > crates/hawser-sim/tests/connections.txt\n{table}",
+         --values {} --only {methods} > instruments/hawser-sim/tests/connections.txt\n{table}",
         VALUES.join(",")
     );
 }

@@ -33,6 +33,6 @@ fn compare(work: Work, expected: &str, file: &str) {
         table == expected,
         "if that is meant, commit what this gives:\n\
          cargo run --release -p hawser-sim -- dying{work} --rate 60 --deep --direction get \
-         > crates/hawser-sim/tests/{file}"
+         > instruments/hawser-sim/tests/{file}"
     );
 }
