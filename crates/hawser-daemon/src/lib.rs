@@ -9,9 +9,9 @@
 //!   changes what runs, `events.rs` finds changes, `picture.rs` makes snapshots of sessions.
 //! - Packets: `proxy/packets.rs` for the machine, `proxy/lan.rs` for hosts behind it,
 //!   `gateway/packets.rs` at the gateway.
-//! - An upgrade: `takeover/successor.rs` starts the new process and gives it sockets and lock, which
-//!   `takeover/predecessor.rs` takes there; `up/machine.rs` and `gateway/packets.rs` give up what
-//!   only one process can have.
+//! - An upgrade: `takeover/successor.rs` starts the new process and gives it sockets and lock,
+//!   which `takeover/predecessor.rs` takes there; `up/machine.rs` and `gateway/packets.rs` give up
+//!   what only one process can have.
 //! - Signals of links: `proxy/agent.rs`; standby links: `proxy/agent/connecting.rs`.
 //! - Files: `config_file.rs` finds the configuration, `rule_files.rs` reads rules, `toml_file.rs`
 //!   edits files and keeps what users have written there.

@@ -11,10 +11,7 @@ mod serving;
 mod settings;
 mod subject;
 
-use std::time::Duration;
-
 use anyhow::Context as _;
-use hawser_config::GatewaySource;
 use hawser_control::Role;
 use hawser_front::this_machine::ThisMachine;
 use hawser_host::kill_switch::KillSwitch;
@@ -25,7 +22,7 @@ use crate::proxy::live_rules::LiveRules;
 use crate::proxy::peering;
 use crate::proxy::registration::Wanted;
 use crate::proxy::rules::LinkRuleStore;
-use crate::proxy::session::SessionChoice;
+use crate::proxy::session::{END_PATIENCE, SessionChoice};
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, missing_links};
 use crate::web::Web;
@@ -33,16 +30,8 @@ use enrolled::Enrolled;
 use parts::Plan;
 use scopes::Scopes;
 use serving::Serving;
+pub use settings::UpOptions;
 use settings::{join_port, kill_switch, proxy_config, target};
-
-/// What `hawser up` is told for one start, beside the configuration.
-#[derive(Debug)]
-pub struct UpOptions {
-    /// Connect directly, even if a gateway is enrolled.
-    pub direct: bool,
-    /// Invites of peers to enrol with.
-    pub peers: Vec<GatewaySource>,
-}
 
 /// Runs the proxy until the daemon is asked to end. `setup` holds the configuration as the flags
 /// have changed it.
@@ -121,6 +110,3 @@ pub async fn run(setup: &Setup, options: &UpOptions) -> anyhow::Result<()> {
         None => Ok(()),
     }
 }
-
-/// Longest time for the orderly end of a session.
-pub const END_PATIENCE: Duration = Duration::from_secs(3);

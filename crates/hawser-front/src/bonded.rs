@@ -11,7 +11,6 @@ use hawser_net::association::Token;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::gateway::{Gateway, OpenToClientError};
 use hawser_net::session::SessionHandle;
-use hawser_net::spans;
 use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;
 use hawser_wire::StreamKind;
@@ -186,7 +185,7 @@ impl ByteStream for Bonded {
     }
 
     fn span(&self) -> Span {
-        spans::stream(&self.stream)
+        self.stream.span()
     }
 }
 

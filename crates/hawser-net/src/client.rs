@@ -132,7 +132,7 @@ impl Client {
     ) -> Self {
         let congestion = Congestion::choose(config.congestion.clone());
         let port = first.as_ref().map(|first| Arc::clone(&first.port));
-        let span = spans::far_end(&config);
+        let span = spans::far_end(config.addresses.first(), &config.gateway);
         let shared = Shared::new(config, links, congestion, port, (enrolling, once));
         let shared = Arc::new(shared);
         let running = sessions::run(Arc::clone(&shared), first);

@@ -26,9 +26,6 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::Entered;
 use tracing::{Span, debug_span, field, info_span};
 
-use crate::client::ClientConfig;
-use crate::stream::BondStream;
-
 /// The span of a host that this one connects to. A client that is started in it uses it; other
 /// clients use the host of the first address.
 pub fn peer(host: impl std::fmt::Display) -> Span {
@@ -36,12 +33,7 @@ pub fn peer(host: impl std::fmt::Display) -> Span {
 }
 
 /// The span of a stream, in that of its session.
-pub fn stream(stream: &BondStream) -> Span {
-    let session = stream.driver().span();
-    of_stream(session, stream.id(), stream.opening())
-}
-
-fn of_stream(session: &Span, id: StreamId, opening: &[u8]) -> Span {
+pub(crate) fn stream(session: &Span, id: StreamId, opening: &[u8]) -> Span {
     let span = debug_span!(parent: session, "stream", number = id.value(), kind = field::Empty);
     if let Some(kind) = StreamKind::of_opening(opening) {
         span.record("kind", field::debug(kind));
@@ -50,14 +42,14 @@ fn of_stream(session: &Span, id: StreamId, opening: &[u8]) -> Span {
 }
 
 /// The span of the far end of a client's sessions.
-pub(crate) fn far_end(config: &ClientConfig) -> Span {
+pub(crate) fn far_end(address: Option<&HostPort>, key: &PublicKey) -> Span {
     let current = Span::current();
     if current.metadata().is_some_and(|it| it.name() == PEER) {
         return current;
     }
-    match config.addresses.first().map(HostPort::host) {
+    match address.map(HostPort::host) {
         Some(host) => peer(host),
-        None => peer(short(&config.gateway)),
+        None => peer(short(key)),
     }
 }
 

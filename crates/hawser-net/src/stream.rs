@@ -16,9 +16,11 @@ use hawser_session::PacketFlow;
 use hawser_session::recorder::Recorder;
 use hawser_types::{Instant, StreamId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tracing::Span;
 
 use crate::driver::{Driver, Failure};
 pub use crate::driver::{Label, PacketLane, PacketSink};
+use crate::spans;
 pub use error::{ReadError, ResetByPeer, SendDatagramError, StoppedByPeer, WriteError};
 pub use receive::{Chunk, RecvStream};
 pub use send::SendStream;
@@ -84,6 +86,11 @@ impl BondStream {
     /// Returns the peer's metadata when it opened this stream; empty for a stream of one's own.
     pub fn opening(&self) -> &Bytes {
         self.receive.opening()
+    }
+
+    /// Returns the span of the stream in the log, in that of its session.
+    pub fn span(&self) -> Span {
+        spans::stream(self.driver().span(), self.id(), self.opening())
     }
 
     /// Returns the driver of the session that the stream belongs to.

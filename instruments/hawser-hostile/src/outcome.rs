@@ -32,7 +32,8 @@ pub struct Outcome {
     pub connections: Tally,
     /// Datagrams that it sent.
     pub datagrams: Tally,
-    /// Most connections out of the machine that the kernel tracked; none where the gateway carries no packets.
+    /// Most connections out of the machine that the kernel tracked; none where the gateway carries
+    /// no packets.
     pub tracked: Option<u64>,
     /// Sessions that the hostile peer began.
     pub sessions: u64,
@@ -122,8 +123,8 @@ impl Outcome {
     }
 }
 
-/// Connections out of the machine in the kernel's table: the 8,192 of one client, 1,024 of addresses
-/// before their client is known, and a few of the machine itself.
+/// Connections out of the machine in the kernel's table: the 8,192 of one client, 1,024 of
+/// addresses before their client is known, and a few of the machine itself.
 const MOST_TRACKED: u64 = 10_000;
 /// Descriptors that honest traffic may have more of than at the beginning.
 const SPARE_DESCRIPTORS: usize = 8;

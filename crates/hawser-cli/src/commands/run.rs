@@ -29,11 +29,11 @@ use hawser_daemon::proxy::links::Links;
 use hawser_daemon::proxy::live_rules::LiveRules;
 use hawser_daemon::proxy::peering::Peering;
 use hawser_daemon::proxy::rules::LinkRuleStore;
+use hawser_daemon::proxy::session::END_PATIENCE;
 use hawser_daemon::proxy::session::{SessionChoice, Target};
 use hawser_daemon::proxy::vouching;
 use hawser_daemon::rule_files::RuleFiles;
 use hawser_daemon::setup::{Setup, Usage, missing_links};
-use hawser_daemon::up::END_PATIENCE;
 use kernel::{Kernel, Sources};
 use shimmed::LeadsOut;
 

@@ -218,5 +218,7 @@ fn machine_name() -> String {
 
 /// Limit of streams that a gateway may have open here.
 const MAX_STREAMS: u32 = 1024;
+/// Longest time for the orderly end of a session.
+pub const END_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time for enrolling.
 pub(crate) const ENROL_PATIENCE: Duration = Duration::from_secs(30);

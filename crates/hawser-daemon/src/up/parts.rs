@@ -10,7 +10,6 @@ use hawser_front::dialer::ConnectionDialer;
 use hawser_front::peer::{ReservedNames, VouchedServers};
 use hawser_front::this_machine::ThisMachine;
 
-use super::END_PATIENCE;
 use super::enrolled::Enrolled;
 use crate::Daemon;
 use crate::proxy::agent::{Agent, ShownStandby};
@@ -22,7 +21,7 @@ use crate::proxy::links::Links;
 use crate::proxy::peering::Peering;
 use crate::proxy::registration::Wanted;
 use crate::proxy::rules::LinkRuleStore;
-use crate::proxy::session::Choice;
+use crate::proxy::session::{Choice, END_PATIENCE};
 use crate::proxy::vouching;
 use crate::setup::Setup;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use hawser_config::{CaptureScope, UpConfig};
+use hawser_config::{CaptureScope, GatewaySource, UpConfig};
 use hawser_front::proxy::ProxyConfig;
 use hawser_host::kill_switch::KillSwitch;
 use hawser_net::client::JoinPort;
 
-use super::{UpOptions, scopes};
+use super::scopes;
 use crate::kill_switch::openings;
 use crate::proxy::links::Links;
 use crate::proxy::password;
@@ -16,6 +16,15 @@ use crate::proxy::rules::LinkRuleStore;
 use crate::proxy::session::{Target, is_enrolled};
 use crate::setup::{Setup, Usage};
 use crate::takeover::Predecessor;
+
+/// What `hawser up` is told for one start, beside the configuration.
+#[derive(Debug)]
+pub struct UpOptions {
+    /// Connect directly, even if a gateway is enrolled.
+    pub direct: bool,
+    /// Invites of peers to enrol with.
+    pub peers: Vec<GatewaySource>,
+}
 
 /// Returns the gateway; `None` if no gateway is enrolled or `--direct` is set.
 pub(super) fn target(

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::client::Client;
-use hawser_net::spans;
 use hawser_net::stream::{BondStream, Label};
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -205,7 +204,7 @@ async fn carry(
         return;
     };
     drop(client);
-    let span = spans::stream(&stream);
+    let span = stream.span();
     if let Some(label) = label {
         stream.set_label(label);
     }

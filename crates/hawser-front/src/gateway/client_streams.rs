@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use hawser_net::gateway::Incoming;
-use hawser_net::spans;
 use hawser_types::{ByteCount, StreamId};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
@@ -43,7 +42,7 @@ impl<C: Connect, R: Resolve> ClientStreams<C, R> {
     /// Serves one stream to its end. Every stream gets a permit before any other work, so no kind
     /// of stream goes without one.
     pub async fn serve(&self, incoming: Incoming) {
-        let span = spans::stream(&incoming.stream);
+        let span = incoming.stream.span();
         let serving = async {
             let client = ClientId::new(*incoming.peer.as_bytes());
             let stream = Bonded::new(incoming.stream);

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use hawser_host::foreign_source::ForeignSource;
 use hawser_link::bind::{SocketOptions, original_destination};
 use hawser_net::gateway::{Accounts, Ends, Holder, Incoming};
-use hawser_net::spans;
 use hawser_types::Budget;
 use hawser_types::{key_of, network_of};
 use tokio::io::AsyncWriteExt as _;
@@ -112,7 +111,7 @@ impl Fronted {
             account,
             ..
         } = incoming;
-        let span = spans::stream(&stream);
+        let span = stream.span();
         let seconds = u32::try_from(self.pin.as_secs()).unwrap_or(u32::MAX);
         let answer = Bytes::copy_from_slice(&seconds.to_be_bytes());
         let stream = Bonded::new(stream).answering(answer);

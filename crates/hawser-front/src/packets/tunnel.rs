@@ -7,7 +7,6 @@ use bytes::Bytes;
 use hawser_host::tun::{Tun, TunMemory};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::session::SessionHandle;
-use hawser_net::spans;
 use hawser_net::stream::{BondStream, PacketLane, PacketSink, ResetByPeer};
 use hawser_tunnel::packet::PacketView;
 use ipnet::IpNet;
@@ -155,7 +154,7 @@ impl PacketTunnel {
         loop {
             if let Some(stream) = stream.take() {
                 let session = SessionHandle::of(&stream);
-                let span = spans::stream(&stream);
+                let span = stream.span();
                 let lane = stream.into_packet_lane();
                 let device = Arc::new(Device {
                     tun: Arc::clone(&tun),

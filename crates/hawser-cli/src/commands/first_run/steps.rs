@@ -19,10 +19,10 @@ use super::systemd::Systemd;
 use hawser_daemon::proxy::links::Links;
 use hawser_daemon::proxy::rules::{CheckedChange, LinkRuleStore};
 use hawser_daemon::proxy::saved;
+use hawser_daemon::proxy::session::END_PATIENCE;
 use hawser_daemon::proxy::session::Target;
 use hawser_daemon::setup::{Setup, show};
 use hawser_daemon::toml_file::{self, PutBack};
-use hawser_daemon::up::END_PATIENCE;
 
 /// The steps of one run.
 pub(super) struct Steps<'a> {
