@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::client::Client;
+use crate::client::ClientConfig;
 use crate::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 
 /// Admits clients under these names.
@@ -127,7 +128,7 @@ async fn lines_of_two_sessions_carry_their_own_session_and_client() {
         let opening = Bytes::from([&[StreamKind::Sink.number()][..], name.as_bytes()].concat());
         let _stream = client.open(opening).await.unwrap();
         let incoming = tokio::time::timeout(PATIENCE, gateway.accept()).await;
-        let span = stream(&incoming.unwrap().unwrap().stream);
+        let span = incoming.unwrap().unwrap().stream.span();
         span.in_scope(|| tracing::debug!("a stream has come"));
         clients.push(client);
     }
