@@ -10,7 +10,8 @@
 //! Where to begin:
 //!
 //! - a flag: `args.rs` (`up`, `serve`, `invite`, `why`, `top`, `bench`) or the command's file in
-//!   `args/`, merged by `apply_to`, with a line in `args/tests.rs`;
+//!   `args/`, merged by `apply_to` (for `[session]` by `setup.rs` of `hawser-daemon`, from
+//!   `commands/up.rs`), with a line in `args/tests.rs`;
 //! - a check of `hawser doctor`: `commands/doctor/links.rs`, `commands/doctor/system.rs`,
 //!   `commands/doctor/state.rs` or `commands/doctor/agent.rs`, called from `commands/doctor.rs`;
 //!   unit test in the file; the program: `end_to_end/bench.rs`; state: `registration.rs`; agents:

@@ -16,7 +16,12 @@
 //! 2. a line in `docs/hawser.example.toml`, which shows every key with its default;
 //! 3. `tests.rs`: `every_key_reaches_its_place` and the lists of wrong values; the tests also load
 //!    the example;
-//! 4. where a flag sets it too: `args/` of `hawser-cli`, which overrides the file (`apply_to`).
+//! 4. where a flag sets it too: `args.rs` or `args/` of `hawser-cli`, which overrides the file
+//!    (`apply_to`); for `[session]` a function beside `with_transport` in `setup.rs` of
+//!    `hawser-daemon`, called in `commands/up.rs` of `hawser-cli`;
+//! 5. for `[session]`: `for_session` hands it to `config.rs` of `hawser-session`, whose public
+//!    fields `api.txt` of `hawser` lists (`cargo xtask api --bless`); what the driver takes goes by
+//!    `proxy/session.rs` and `gateway/door.rs` of `hawser-daemon`.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -24,9 +24,10 @@
 //! Where to begin: limits of a gateway, `gateway/limits.rs`; where the gateway is looked for,
 //! `client/candidates.rs`; which connections of its gateway a client takes, `client/join_port.rs`;
 //! periodic work, `ticks.rs`, so that an idle process sleeps; log lines of a session: its span is
-//! in `spans.rs`, it begins in `client/first.rs` and `gateway/admit.rs`, and ends in
-//! `client/sessions.rs` and `gateway/session.rs`. Tests: `tests/` with a gateway and a client in
-//! one process (`tests/common/pair.rs`), and `driver/tests.rs`.
+//! in `spans.rs`, made by `driver.rs` and described in `docs/guide/logs.md`; it begins in
+//! `client/first.rs` and `gateway/admit.rs`, and ends in `client/sessions.rs` and
+//! `gateway/session.rs`. Tests: `tests/` with a gateway and a client in one process
+//! (`tests/common/pair.rs`), and `driver/tests.rs`.
 
 pub mod association;
 pub mod client;

@@ -180,7 +180,7 @@ async fn what_is_said_holds_at_once_and_is_shown() {
     assert_eq!(policy.sessions_known.len(), ChunkPolicy::ALL.len());
     assert_eq!(policy.connections.as_deref(), Some("round-robin"));
     assert_eq!(policy.packets.as_deref(), Some("ikr"));
-    assert_eq!(policy.packets_known.len(), 6);
+    assert_eq!(policy.packets_known.len(), PacketPolicy::ALL.len());
     assert_eq!(policy.transport.as_deref(), Some("auto"));
     assert_eq!(policy.transports_known, ["tcp", "sctp", "auto"]);
     assert_eq!(policy.gateway.as_deref(), Some("never"));
