@@ -7,7 +7,7 @@ use hawser_control::{EventLog, PolicyStatus, StatusSnapshot};
 pub(super) struct ChangeLog {
     /// The state that was compared last; `None` at first.
     pub(super) last: Option<Picture>,
-    /// The latest changes that were found, up to a limit.
+    /// The latest changes of the daemon's state, as numbered events, up to a limit.
     pub(super) events: EventLog,
 }
 

@@ -97,7 +97,8 @@ impl State {
         }
     }
 
-    /// Waits for such an event for at most `wait` or [`MAX_WAIT`], and returns the events.
+    /// Waits until there is an event after the one with this number, at most for `wait` or
+    /// [`MAX_WAIT`], and returns the events after that one.
     pub(super) async fn events_within(&self, after: u64, wait: Duration) -> Response {
         let is_there = || {
             let log = self.change_log();

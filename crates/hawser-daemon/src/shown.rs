@@ -30,7 +30,7 @@ impl Most {
         streams: 0,
     };
 
-    /// Returns the amounts that a request for the status asks for.
+    /// Returns the limits that a request for the status sets, or the defaults.
     pub(super) fn asked(request: &Request) -> Self {
         let Request::Status { sessions, streams } = request else {
             return Self::DEFAULT;

@@ -57,7 +57,7 @@ pub async fn run(setup: &Setup, options: &UpOptions) -> anyhow::Result<()> {
         .await
         .context("can't follow the links")?;
     if let Some(missing) = missing_links(&config.links, &links.borrow()) {
-        tracing::warn!("{missing}; it is used as soon as it appears");
+        tracing::warn!("using missing links as soon as they appear: {missing}");
     }
     let own = OwnAddresses::follow()
         .await

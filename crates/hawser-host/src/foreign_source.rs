@@ -106,8 +106,8 @@ impl ForeignSource {
             let family = if loopback.is_ipv4() { "IPv4" } else { "IPv6" };
             tracing::warn!(
                 %error,
-                "cannot show services {family} addresses of other hosts: hosts that use {family} \
-                 reach no service over a session"
+                "cannot connect to services from {family} addresses of other hosts: hosts with \
+                 {family} addresses cannot reach services over a session"
             );
         }
         Ok(begun)

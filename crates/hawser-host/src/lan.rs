@@ -53,9 +53,9 @@ pub struct LanPlan {
 /// Ports on the loopback addresses that accept the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanPorts {
-    /// At 127.0.0.1.
+    /// The port at 127.0.0.1.
     pub v4: u16,
-    /// At ::1.
+    /// The port at ::1; `None` without IPv6.
     pub v6: Option<u16>,
 }
 

@@ -76,7 +76,11 @@ impl PacketExit {
         let limits = plan.flows.within(room);
         if limits != plan.flows {
             let (setting, most) = (MOST_TRACKED, limits.per_client);
-            tracing::warn!(setting, most, "flows of each client are limited further");
+            tracing::warn!(
+                setting,
+                most,
+                "lowered the limit of flows per client to fit the kernel's limit"
+            );
         }
         let mut flows = FlowRules::new(&table, plan.kind == ExitKind::Routed, limits, room);
         let script_with = |flows: &FlowRules| {

@@ -33,8 +33,8 @@ impl Congestion {
             (Some(_), None) => Self::Fixed(best),
             (None, _) => {
                 tracing::warn!(
-                    "bbr may not be used here, so links that lose packets give much less; \
-                     `hawser doctor` tells what to change"
+                    "cannot use the congestion control bbr, so links with packet loss are much \
+                     slower; `hawser doctor` tells what to change"
                 );
                 Self::Fixed(None)
             }

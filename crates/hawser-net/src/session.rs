@@ -121,8 +121,8 @@ impl SessionHandle {
         self.driver.recorder(read)
     }
 
-    /// This end's addresses of the channels in a snapshot, by link as well: an association has
-    /// several.
+    /// Returns this end's address of each channel in a snapshot, on each of the channel's links: an
+    /// association uses several links.
     pub fn addresses(
         &self,
         snapshot: &SessionSnapshot,

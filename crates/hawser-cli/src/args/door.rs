@@ -1,4 +1,4 @@
-//! Flags for the addresses of a far end.
+//! Flags for the addresses of a gateway or a receiver of files.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use hawser_config::{HostPort, ServeConfig};
 
 use super::shared::socket_address;
 
-/// Addresses at which the far end listens, and those in invites.
+/// Addresses at which a gateway or a receiver of files listens, and those in its invites.
 #[derive(Args, Debug)]
 pub(crate) struct DoorArgs {
     /// Listen at this address [default: [::]:7443]

@@ -25,7 +25,7 @@ pub(crate) struct LinkArgs {
     /// Use for receiving
     #[arg(long, value_name = "WHEN", value_parser = link_use, group = "says")]
     pub(crate) down: Option<LinkUse>,
-    /// Factor for its rate in weighted schedulers, from 1 to 1000
+    /// Factor for the link's rate in weighted schedulers, from 1 to 1000
     #[arg(
         long,
         value_name = "N",

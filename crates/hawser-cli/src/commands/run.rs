@@ -252,7 +252,7 @@ async fn run_shimmed(
 /// Prepares capturing in the kernel, if that is wanted and possible.
 fn kernel(via: Via) -> anyhow::Result<Option<Kernel>> {
     if via == Via::Shim {
-        tracing::debug!("capturing connections with the library, as requested");
+        tracing::debug!("capturing connections with the preloaded library, as requested");
         return Ok(None);
     }
     match Kernel::prepare() {
@@ -262,7 +262,8 @@ fn kernel(via: Via) -> anyhow::Result<Option<Kernel>> {
         }
         Err(error) if via == Via::Kernel => Err(error).context("--via kernel"),
         Err(error) => {
-            tracing::debug!(%error, "falling back to capturing connections with the library");
+            tracing::debug!(%error, "can't capture connections in the kernel, \
+                falling back to the preloaded library");
             Ok(None)
         }
     }

@@ -66,7 +66,7 @@ fn the_log_says_what_a_client_waits_for_and_when_the_gateway_is_reached() {
     until("it says so", || is_said(up.log()), || up.log());
     let serve = ["serve", "--listen", &listen];
     let gateway = place.start("gateway", &serve);
-    let is_said = says("the gateway is reached after=");
+    let is_said = says("connected to the gateway waited=");
     until("it says so", || is_said(up.log()), || up.log());
     up.end();
     gateway.end();

@@ -64,7 +64,7 @@ fn a_known_name_is_refused_where_nothing_leads_to_its_host() {
     let mut answer = [0; 10];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer[1], UNREACHABLE, "{}", up.log());
-    is_told("which `hawser up --name` alone reaches");
+    is_told("only `hawser up --name` opens it");
 
     // By datagrams.
     let mut stream = greeted(proxy);
@@ -74,7 +74,7 @@ fn a_known_name_is_refused_where_nothing_leads_to_its_host() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let datagram = [&[0, 0, 0][..], &to_bob, b"here"].concat();
     socket.send_to(&datagram, ("127.0.0.1", port)).unwrap();
-    is_told("which are reached by TCP alone");
+    is_told("it is reachable over TCP only");
     let dropped = || {
         let status = place.status("alice").unwrap();
         status["counters"]["proxy-datagrams-dropped"] == 1

@@ -28,7 +28,7 @@ pub(crate) struct Packets {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A device, and the route to the internet.
+/// The TUN device for clients' packets, and the forwarding of these packets to the internet.
 struct Begun {
     tun: Tun,
     device: String,

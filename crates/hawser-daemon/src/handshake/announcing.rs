@@ -206,7 +206,7 @@ impl Shared {
         }
         let links = report.links.iter().map(|it| &*it.link);
         if let Err(error) = self.discovery().set_interfaces(super::interfaces(links)) {
-            tracing::debug!(%error, "can't update the number of links in SYNs");
+            tracing::debug!(%error, "can't update the number of links that SYNs announce");
         }
     }
 
@@ -233,7 +233,8 @@ async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "can't read discoveries from TCP handshakes any more");
+                    tracing::warn!(%error, "can't read the results of handshakes from the kernel, \
+                        SYNs no longer announce Hawser");
                     return shared.go_deaf();
                 }
             },

@@ -163,7 +163,8 @@ pub async fn redirect<D: Dialer>(
     Ok(server)
 }
 
-/// Looks up connections that the kernel's program has redirected.
+/// Finds the original destination and the application of connections that the capture program in
+/// the kernel has redirected.
 pub struct Captives(Origins);
 
 impl Lookup for Captives {

@@ -215,7 +215,8 @@ impl ProbeBudget for Budget {
             .lock()
             .take_for_probe(link, today(), bytes, self.daily);
         taken.unwrap_or_else(|error| {
-            tracing::warn!(%error, "can't charge a measurement, skipping it");
+            tracing::warn!(link, %error,
+                "can't charge a measurement to the link's daily budget, skipping it");
             false
         })
     }

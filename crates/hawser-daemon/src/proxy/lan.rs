@@ -76,7 +76,7 @@ impl Lans {
         })
     }
 
-    /// Returns the flags that name the interfaces.
+    /// Returns the command-line flags that name the interfaces, for error messages.
     fn flags(&self) -> String {
         let flags = self
             .interfaces

@@ -269,7 +269,7 @@ impl LinkRuleStore {
                 match ledger.usage(today()) {
                     // Another program may have added its own traffic.
                     Ok(usage) => self.inner.lock().accounts.load(usage, today()),
-                    Err(error) => tracing::warn!(%error, "can't read the usage of links again"),
+                    Err(error) => tracing::warn!(%error, "can't reload the saved usage of links"),
                 }
             }
             Err(error) => {

@@ -290,8 +290,9 @@ impl Successor {
         }
     }
 
-    /// Waits for the end of the new process unless a service manager does: a shell or a container
-    /// waits for this one. When `asked` resolves, asks the new process to end, too.
+    /// Keeps this process alive until the new process ends, because a shell or a container may
+    /// wait for this process. Returns at once under a service manager, which follows the new
+    /// process itself. When `asked` resolves, asks the new process to end, too.
     pub(crate) async fn outlive(self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self {
             pipe, mut process, ..

@@ -47,7 +47,7 @@ pub(super) struct Parts {
     direct: Direct,
     /// The links on standby.
     pub(super) standby: ShownStandby,
-    /// Sessions with peers that are destinations; `None` if disabled.
+    /// Sessions with enrolled peers, for connections to these peers; `None` if disabled.
     pub(super) peering: Option<Peering>,
     /// This host's name, and hosts that are known by name; `None` if not configured.
     pub(super) by_name: Option<ByName>,

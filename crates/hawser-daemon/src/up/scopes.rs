@@ -49,7 +49,7 @@ pub(super) async fn find_lans(
     if found.is_err()
         && let Err(error) = shut_refused(config).await
     {
-        tracing::warn!("can't find out whether the active kill switch opens a link: {error:#}");
+        tracing::warn!("can't make an active kill switch block refused interfaces: {error:#}");
     }
     found
 }

@@ -46,7 +46,7 @@ pub(super) struct ClientSubject {
     pub(super) client: Option<Weak<Client>>,
     /// Places connections on links, and decides which connections bypass the gateway.
     pub(super) director: SharedDirector,
-    /// Sessions with peers that are destinations.
+    /// Sessions with enrolled peers, for connections to these peers.
     pub(super) peers: Option<PeerSessions>,
     /// The addresses whose connections must use a session with a peer.
     pub(super) held: Option<HeldPeers>,

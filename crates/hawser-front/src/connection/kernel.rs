@@ -148,7 +148,8 @@ impl KernelPlaces {
                         ticks.hurry();
                         Ok(())
                     }
-                    Err(error) => return tracing::error!(%error, "can't read the kernel's events"),
+                    Err(error) => return tracing::error!(%error, "can't read the kernel's events \
+                        of captured connections, capturing ends"),
                 },
                 _ = ticks.tick() => {
                     if self.flows.is_empty() && self.unanswered.is_empty() {
@@ -215,7 +216,7 @@ impl KernelPlaces {
             .map(|(server, port)| (*server, *port))
             .collect();
         if let Err(error) = self.capture.set_name_servers(&servers) {
-            tracing::warn!(%error, "can't redirect queries to some name servers");
+            tracing::warn!(%error, "can't intercept applications' queries to some name servers");
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Origin {
     pub program: Option<String>,
     /// The path of the process's executable.
     pub executable: Option<String>,
-    /// The user that it runs as.
+    /// The user that the application runs as.
     pub user: Option<u32>,
     /// The path of its control group.
     pub cgroup: Option<String>,

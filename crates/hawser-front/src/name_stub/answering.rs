@@ -100,8 +100,8 @@ impl Answering {
         let name = question.name();
         let is_reserved = self.reserved.is_within(&name);
         if is_reserved && self.told.add(&name) {
-            tracing::warn!(host = ?name, "this name is in the book of known hosts, \
-                which programs reach by the proxy port of `hawser up --name` alone");
+            tracing::warn!(host = ?name, "not resolving the name of a known host: \
+                programs reach it only by the proxy port of `hawser up --name`");
         }
         is_reserved
     }

@@ -86,7 +86,7 @@ impl Stub {
             let (length, from) = match socket.recv_from(&mut buffer).await {
                 Ok(received) => received,
                 Err(error) => {
-                    tracing::debug!(%error, "can't receive an application's query");
+                    tracing::debug!(%error, "can't receive an application's name query");
                     sleep(EXHAUSTED_PAUSE).await;
                     continue;
                 }
@@ -122,12 +122,13 @@ impl Stub {
                     let stub = self.clone();
                     tokio::spawn(place.keep(async move {
                         if let Err(error) = stub.converse(stream, from).await {
-                            tracing::debug!(%error, "can't answer an application's name queries over TCP");
+                            tracing::debug!(%error,
+                                "can't answer an application's name queries over TCP");
                         }
                     }));
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "can't accept an application's connection for queries");
+                    tracing::debug!(%error, "can't accept an application's name queries over TCP");
                     sleep(EXHAUSTED_PAUSE).await;
                 }
             }

@@ -42,7 +42,7 @@ pub(super) struct Networks {
     blocks: BlockPlaces,
 }
 
-/// The holder of an address of a pool.
+/// The client or the block of addresses to which an address of a pool belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// A client itself, by its number in the pool.

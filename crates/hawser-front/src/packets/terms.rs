@@ -52,7 +52,7 @@ pub struct Terms {
 }
 
 impl Wish {
-    /// Returns the opening of the stream.
+    /// Encodes the request as the first message of the tunnel's stream.
     pub fn to_opening(self) -> Bytes {
         let mut opening = Vec::with_capacity(OPENING_LENGTH);
         opening.put_u8(StreamKind::Packets.number());
@@ -119,7 +119,7 @@ impl Inner {
         v4.into_iter().chain(self.v6.map(IpAddr::from))
     }
 
-    /// True if `address` is one of them.
+    /// True if `address` is one of these addresses.
     pub fn contains(self, address: IpAddr) -> bool {
         self.addresses().any(|own| own == address)
     }
@@ -147,7 +147,7 @@ impl HostNetworks {
         v4.into_iter().chain(self.v6.map(IpNet::from))
     }
 
-    /// True if `address` is in one of them.
+    /// True if `address` is in one of the networks.
     pub fn contains(self, address: IpAddr) -> bool {
         self.networks().any(|net| net.contains(&address))
     }

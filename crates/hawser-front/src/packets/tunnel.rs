@@ -126,7 +126,7 @@ impl PacketTunnel {
                 Ok(next) if lost(terms, next.terms).is_empty() => return next,
                 // The addresses may still belong to the gateway that is being replaced.
                 Ok(_) => session.span().in_scope(|| {
-                    tracing::debug!("tunnel in the next session has other addresses yet");
+                    tracing::debug!("tunnel in next session has other addresses, trying again");
                 }),
                 Err(error) => session.span().in_scope(|| {
                     tracing::debug!(%error, "cannot open a tunnel in the next session");

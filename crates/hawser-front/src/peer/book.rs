@@ -122,7 +122,8 @@ impl Keys for Book {
         if peer.key.is_none() {
             let name = peer.name;
             if let Err(error) = self.store.trust(&name, key) {
-                tracing::warn!(%name, %error, "can't store the first key of a host");
+                tracing::warn!(%name, %error,
+                    "can't pin the first key that a host has proved, refusing the host");
                 return Verdict::Wrong;
             }
             tracing::warn!(%name, %key,

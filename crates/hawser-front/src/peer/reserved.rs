@@ -19,7 +19,8 @@ use crate::destination::Destination;
 use crate::told_names::ToldNames;
 use crate::transport::DialError;
 
-/// Host names that lead to a host of the book over a session with it, or nowhere.
+/// The names of hosts in the book of known hosts. A connection to such a name goes over a session
+/// with that host, or fails.
 ///
 /// The daemon sends no query for these names to a name server, neither here nor at the gateway, and
 /// forwards no such query of captured applications. Otherwise others would learn which hosts this
@@ -77,7 +78,7 @@ impl<S> DialByName<S> for ReservedNames {
             return None;
         }
         tracing::warn!(host = %name,
-            "this name is in the book of known hosts, which `hawser up --name` alone reaches");
+            "refusing a connection to a known host by its name: only `hawser up --name` opens it");
         Some(Box::pin(async { Err(DialError::HostUnreachable) }))
     }
 }
@@ -121,7 +122,7 @@ impl GuardedPort {
         let is_reserved = self.names.has(name);
         if is_reserved && self.told.add(name.as_str()) {
             tracing::warn!(host = %name,
-                "this name is in the book of known hosts, which are reached by TCP alone");
+                "dropping datagrams to a known host by its name: it is reachable over TCP only");
         }
         self.verdicts.insert(name.clone(), is_reserved);
         is_reserved

@@ -44,7 +44,7 @@ pub struct VouchedServers {
     _keeping: Arc<Keeping>,
 }
 
-/// Opens connections to names that are held to their vouchers.
+/// Opens connections to the names that the user has selected, only as their vouchers permit.
 pub trait DialVouched<S>: Send + Sync {
     /// Returns `None` where the destination is not held to a voucher. Otherwise the future waits
     /// for a missing voucher and returns the only way of the connection, or `None` where the

@@ -94,7 +94,7 @@ impl Ways {
                 match self.open(link, to) {
                     Ok(()) => {}
                     Err(error) => {
-                        tracing::debug!(link = link.name, %error, "no way to the directory");
+                        tracing::debug!(link = link.name, %error, "can't reach the SIP directory");
                     }
                 }
             }

@@ -39,7 +39,7 @@ impl KeyedEndpoints {
         }
     }
 
-    /// Whether another process has sockets at the same places.
+    /// Whether the predecessor process still has sockets at the same addresses and ports.
     pub(super) fn has_predecessor(&self) -> bool {
         let predecessor = self.predecessor.as_ref();
         predecessor.is_some_and(ToPredecessor::is_there)

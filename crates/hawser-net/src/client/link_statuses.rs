@@ -14,8 +14,8 @@ pub struct LinkStatus {
     pub link: Link,
     /// The gateway's address that this link's channels go to, once one worked.
     pub remote: Option<SocketAddr>,
-    /// Why the last attempt to add a channel, or to connect while there is no session, failed, or
-    /// what the first attempt waits for; `None` while all is well.
+    /// Why the last attempt to add a channel, or to begin a session, failed. Before the first
+    /// attempt, what it waits for. `None` while the link works.
     pub problem: Option<String>,
 }
 

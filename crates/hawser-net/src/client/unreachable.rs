@@ -19,8 +19,8 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> First {
         tokio::select! {
             first = &mut connecting => {
                 if said.is_some() {
-                    let after = seconds(begun);
-                    tracing::info!(after, "the gateway is reached");
+                    let waited = seconds(begun);
+                    tracing::info!(waited, "connected to the gateway");
                 }
                 return first;
             }

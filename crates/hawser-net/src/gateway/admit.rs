@@ -151,7 +151,7 @@ async fn in_place<T>(
 ) -> Option<T> {
     let done = place.hold(LINE_PATIENCE, work).await;
     if done.is_none() {
-        tracing::debug!(%remote, "no place for connection");
+        tracing::debug!(%remote, "dropped connection, too many unauthenticated connections");
         shared.count(|counters| counters.limited += 1);
     }
     done

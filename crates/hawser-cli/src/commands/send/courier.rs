@@ -221,7 +221,8 @@ impl AttemptError {
         }
     }
 
-    /// Returns a message about a failure that contains the name of the file, or begins with it.
+    /// Returns the failure as a message with the name of the file: `name` stands in front, unless
+    /// the failure names the file itself.
     pub(super) fn line(&self, name: &str) -> String {
         let is_named = match self {
             Self::Send(error) => match error {

@@ -30,7 +30,7 @@ pub(super) struct Connecting {
     manager: Option<NetworkManager>,
     /// True if NetworkManager lets this program connect links.
     is_allowed: bool,
-    /// The links' devices, as of the latest answer.
+    /// The links' devices in NetworkManager, as of its latest answer.
     devices: BTreeMap<String, network_manager::Device>,
     asked_at: Option<Instant>,
     /// Attempts that NetworkManager has not answered in time, by link. A connection that such an
@@ -256,7 +256,7 @@ impl Connecting {
                 self.standby.handle_connected(now, link, Ok(connection));
             }
             Ok(Err(error)) => tracing::debug!(link, %error, "late attempt at standby link failed"),
-            Err(error) => tracing::debug!(link, %error, "task for a standby link has failed"),
+            Err(error) => tracing::debug!(link, %error, "task that connects standby link failed"),
         }
     }
 

@@ -40,7 +40,7 @@ pub struct FoundServer {
     pub key: PublicKey,
     /// Its handshake has said that it has Hawser, in this run. Otherwise a probe has shown it.
     pub by_handshake: bool,
-    /// Connections go over the session now.
+    /// True if a session with the server runs now, which carries the connections to it.
     pub is_bonded: bool,
 }
 

@@ -41,7 +41,8 @@ impl Observer {
     ) {
         loop {
             if let Err(error) = self.observe_once(sockets, seen).await {
-                tracing::debug!(%error, "the gateway does not report outer UDP addresses");
+                tracing::debug!(%error,
+                    "can't learn this host's outer UDP addresses from the gateway");
                 sleep(PAUSE).await;
             }
         }
@@ -70,7 +71,7 @@ impl Observer {
                 seen.send_if_modified(|before| {
                     let is_news = *before != list;
                     if is_news {
-                        tracing::debug!(?list, "the gateway reports outer UDP addresses");
+                        tracing::debug!(?list, "learned this host's outer UDP addresses");
                         *before = list;
                     }
                     is_news

@@ -97,8 +97,8 @@ impl Shared {
         self.names.iter()
     }
 
-    /// Returns what a destination is held to: its own name, or the names that lead to its address
-    /// and whose vouchers have its port, or are missing.
+    /// Returns the names whose vouchers apply to a destination: its own name; for an address, the
+    /// names that lead to it, except those whose vouchers do not list the port.
     pub(super) fn held(&self, destination: &Destination) -> Option<Held> {
         match &destination.host {
             Host::Name(name) => self.named(name.as_str()).map(|watched| Held {

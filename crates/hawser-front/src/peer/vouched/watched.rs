@@ -73,8 +73,8 @@ impl Watched {
         let _ = tokio::time::timeout(pause, self.wanted.notified()).await;
     }
 
-    /// Waits for the end of an attempt to fetch its voucher that begins soon, at most for
-    /// `patience`.
+    /// Has the name's voucher fetched soon, and waits until an attempt to fetch it ends, at most
+    /// for `patience`.
     pub(super) async fn fetched_soon(&self, patience: Duration) {
         let mut fetched = self.fetched.subscribe();
         let before = fetched.borrow_and_update().attempts;
