@@ -11,9 +11,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         while let Ok(Some(response)) = decoder.poll_message() {
             let _ = match response {
                 hawser_control::Response::Status(snapshot) => {
-                    hawser_control::render_status(&snapshot, 80)
+                    hawser_text::render_status(&snapshot, 80)
                 }
-                hawser_control::Response::Why(report) => hawser_control::render_why(&report, 80),
+                hawser_control::Response::Why(report) => hawser_text::render_why(&report, 80),
                 _ => String::new(),
             };
         }
