@@ -133,10 +133,11 @@ const SIMULATOR: &str = "hawser-sim";
 /// `hawser-skip` makes no namespace where this is set.
 const NO_NAMESPACES: &str = "HAWSER_NO_NAMESPACES";
 /// Files and folders that builds or tests of many crates read.
-const FOR_ALL: [&str; 7] = [
+const FOR_ALL: [&str; 8] = [
     ".cargo",
     "Cargo.lock",
     "Cargo.toml",
+    "README.md",
     "contrib",
     "docs",
     "fuzz",

@@ -176,7 +176,7 @@ static __always_inline void forget(struct bpf_sock_ops *ctx)
 	bpf_map_delete_elem(&ATTEMPTS, &cookie);
 }
 
-/* Tells the daemon what came of an option; and whoever made the socket, if that one asked. */
+/* Tells the daemon what came of an option; and the socket's owner, if it asked. */
 static __always_inline void report(struct bpf_sock_ops *ctx, const struct attempt *attempt,
 				   __u32 kind)
 {
@@ -220,7 +220,7 @@ static __always_inline int takes_bonds(struct bpf_sock_ops *ctx, const __u8 *syn
 
 	if (row->bonds != BONDS_DIVERTED)
 		return row->bonds == BONDS_HERE;
-	/* With a SYN cookie, whoever listens on the port gets the connection. */
+	/* With a SYN cookie, the listener at the port gets the connection. */
 	if (ctx->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE)
 		return 0;
 	__builtin_memcpy(&head, syn, sizeof(head));

@@ -152,7 +152,7 @@ impl Discovery {
     }
 
     /// Returns a handle that announces on sockets without this struct.
-    pub fn asking(&self) -> Asking {
+    pub fn socket_announcer(&self) -> Asking {
         self.asking.clone()
     }
 

@@ -30,6 +30,7 @@ use hawser_config::{
     CaptureScope, ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet,
     MAX_LIMIT, PacketExit, ServeConfig, UpConfig,
 };
+use hawser_daemon::setup::TAKING_OVER;
 use hawser_keys::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
 use hawser_types::{ByteCount, MIN_JOIN_PORT, StreamId};
@@ -98,9 +99,6 @@ pub(crate) struct Global {
     #[arg(long = TAKING_OVER, global = true, hide = true)]
     pub(crate) taking_over: bool,
 }
-
-/// Name of the flag for a process that takes over from its parent.
-pub(crate) const TAKING_OVER: &str = "taking-over";
 
 /// Format of the log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -70,6 +70,20 @@ impl FromStr for LogFilter {
 }
 
 impl LogFilter {
+    /// Returns the greatest level of the lines that may be written.
+    pub(crate) fn greatest(&self) -> LevelFilter {
+        let of_modules = self.modules.iter().map(|(_, level)| level);
+        let of_modules = of_modules.chain(self.modules.default_level()).max();
+        of_modules.unwrap_or(LevelFilter::OFF).max(self.most)
+    }
+
+    /// Returns whether a span may be there or a line be written, by what is known of it in advance.
+    fn may_be_written(&self, what: &Metadata<'_>) -> bool {
+        // Lines of the crate `log` come with the name of their module only here.
+        let is_in_span = what.is_event() && what.name() != "log record";
+        self.allows(what) || (is_in_span && *what.level() <= self.most_in_spans)
+    }
+
     fn allows(&self, what: &Metadata<'_>) -> bool {
         if what.is_span() && what.target().starts_with(OWN) {
             return *what.level() <= self.most;
@@ -90,7 +104,7 @@ impl LogFilter {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogFilter {
     fn register_callsite(&self, what: &'static Metadata<'static>) -> Interest {
-        if self.allows(what) || (what.is_event() && *what.level() <= self.most_in_spans) {
+        if self.may_be_written(what) {
             Interest::always()
         } else {
             Interest::never()
@@ -98,12 +112,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogFilter {
     }
 
     fn enabled(&self, what: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.allows(what) || (what.is_event() && *what.level() <= self.most_in_spans)
+        self.may_be_written(what)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let of_modules = Layer::<S>::max_level_hint(&self.modules)?;
-        Some(of_modules.max(self.most))
+        Some(self.greatest())
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
@@ -228,17 +241,33 @@ mod tests {
     fn logged(filter: &str, work: impl FnOnce()) -> Vec<String> {
         let lines = Lines::default();
         let writer = lines.clone();
+        let filter: LogFilter = filter.parse().unwrap();
         let log = tracing_subscriber::fmt()
-            .with_max_level(LevelFilter::TRACE)
+            .with_max_level(filter.greatest())
             .with_ansi(false)
             .without_time()
             .with_target(false)
             .with_writer(move || writer.clone());
-        let filter: LogFilter = filter.parse().unwrap();
         tracing::subscriber::with_default(log.finish().with(filter), work);
         let bytes = lines.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
         text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn no_level_is_open_that_nothing_asks_for() {
+        for (filter, greatest) in [
+            ("info", LevelFilter::INFO),
+            ("warn,aya=error", LevelFilter::WARN),
+            ("warn,hawser_net=debug", LevelFilter::DEBUG),
+            ("info,[session{id=1}]=trace", LevelFilter::TRACE),
+        ] {
+            let filter: LogFilter = filter.parse().unwrap();
+            assert_eq!(filter.greatest(), greatest);
+            let log = tracing_subscriber::fmt().with_max_level(filter.greatest());
+            let log = log.finish().with(filter);
+            assert_eq!(Subscriber::max_level_hint(&log), Some(greatest));
+        }
     }
 
     /// Two sessions with a stream each, of the clients ann and bob.

@@ -1,4 +1,4 @@
-//! The program `hawser`: arguments, wiring and exit codes.
+//! The program `hawser`: arguments, commands and exit codes.
 //!
 //! - A command: `args.rs` and `args/` parse it without side effects → `setup.rs` (configuration,
 //!   state directory, log) → `commands/` where it does its own work, or `client/` where it asks a

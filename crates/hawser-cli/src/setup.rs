@@ -8,7 +8,6 @@ use hawser_daemon::config_file::ConfigFile;
 use hawser_daemon::setup::{Setup, explained};
 use hawser_keys::store::StateDir;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -20,16 +19,15 @@ pub(crate) fn begin(global: Global, command: &Command) -> anyhow::Result<Setup> 
     let default = if command.is_daemon() { "info" } else { "warn" };
     let level = global.log.map_or(default, |level| level.as_str());
     let wanted = match (global.log, std::env::var("HAWSER_LOG")) {
-        (None, Ok(text)) => text,
-        // This crate warns about every field of a kernel that is newer than the crate.
-        _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
+        (None, Ok(text)) => format!("{QUIET},{text}"),
+        _ => format!("{level},{QUIET}"),
     };
     let filter: LogFilter = wanted.parse().context("HAWSER_LOG")?;
     let is_asked_for = global.log.is_some() || std::env::var_os("HAWSER_LOG").is_some();
     let is_at_terminal = io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
     let log = tracing_subscriber::fmt()
-        // The filter sets the level of each module, and of each span that it names.
-        .with_max_level(LevelFilter::TRACE)
+        // Not more, so that what is only for lines of `debug` costs nothing without them.
+        .with_max_level(filter.greatest())
         .with_writer(io::stderr);
     match global.log_format.unwrap_or_default() {
         // The time and the module of a message do not help a user at the terminal.
@@ -98,5 +96,9 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+/// Levels of others' crates. The first one warns about every field of a kernel that is newer than
+/// the crate.
+const QUIET: &str = "netlink_packet_route=error,aya=warn,aya_obj=warn";
 
 static OPEN_FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();

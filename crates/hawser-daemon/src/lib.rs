@@ -272,7 +272,7 @@ impl Daemon {
     }
 
     /// Returns a receiver of requests to the daemon. From then on it can be upgraded. Call once.
-    pub(crate) fn asking(&self) -> Asking<'_> {
+    pub(crate) fn requests(&self) -> Asking<'_> {
         let (wishes, wanted) = mpsc::channel(MAX_WISHES);
         self.state.take_wishes(wishes);
         Asking {

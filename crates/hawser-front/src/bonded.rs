@@ -124,7 +124,7 @@ impl Bonded {
 
     /// Sets the metadata with which the stream will be accepted.
     #[must_use]
-    pub(crate) fn answering(self, answer: Bytes) -> Self {
+    pub(crate) fn with_answer(self, answer: Bytes) -> Self {
         Self { answer, ..self }
     }
 

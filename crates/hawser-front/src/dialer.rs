@@ -93,7 +93,7 @@ impl ConnectionDialer {
 
     /// Opens connections to hosts known by name with `named`, and never in another way.
     #[must_use]
-    pub fn knowing(self, named: Arc<dyn DialByName<Bonded>>) -> Self {
+    pub fn with_named_hosts(self, named: Arc<dyn DialByName<Bonded>>) -> Self {
         let named = Some(named);
         Self { named, ..self }
     }
@@ -101,7 +101,7 @@ impl ConnectionDialer {
     /// Opens connections to names that are held to their vouchers with `vouched`, and never in
     /// another way, while not everything goes through the gateway.
     #[must_use]
-    pub fn holding(self, vouched: Arc<dyn DialVouched<Bonded>>) -> Self {
+    pub fn with_vouched_names(self, vouched: Arc<dyn DialVouched<Bonded>>) -> Self {
         let vouched = Some(vouched);
         Self { vouched, ..self }
     }
@@ -109,14 +109,14 @@ impl ConnectionDialer {
     /// Opens connections to services of discovered servers with `servers`, while not everything
     /// goes through the gateway.
     #[must_use]
-    pub fn discovering(self, servers: Arc<dyn DialDiscovered<Bonded>>) -> Self {
+    pub fn with_discovered_servers(self, servers: Arc<dyn DialDiscovered<Bonded>>) -> Self {
         let discovered = Some(servers);
         Self { discovered, ..self }
     }
 
     /// Opens no connection to `machine` for an application that runs elsewhere.
     #[must_use]
-    pub fn guarding(self, machine: ThisMachine) -> Self {
+    pub fn with_guarded_machine(self, machine: ThisMachine) -> Self {
         Self { machine, ..self }
     }
 }
@@ -290,7 +290,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                     let decided = Decided {
                         decision,
                         changes,
-                        asks_bond: self.asking(may_ask, &addresses, (destination, origin)),
+                        asks_bond: self.addresses_asked(may_ask, &addresses, (destination, origin)),
                     };
                     let dialed = self.links.dial_decided(request, addresses, decided).await;
                     return dialed.map(EitherStream::Direct);
@@ -317,7 +317,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         let addresses = self.resolve(destination).await?;
         let addresses = self.reached(addresses, (destination, origin))?;
         let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
-        let asks_bond = self.asking(may_ask, &addresses, (destination, origin));
+        let asks_bond = self.addresses_asked(may_ask, &addresses, (destination, origin));
         let dialed = self.links.dial(request, addresses, asks_bond).await;
         dialed.map(EitherStream::Direct)
     }

@@ -136,9 +136,9 @@ impl Gateway {
 
     /// Takes associations at the UDP port of the same number, for clients that want them; clients
     /// are told. If that port can't be had, everything goes over TCP. To be called before
-    /// [`Self::following`], which knows the addresses of a gateway that listens on all of them.
+    /// [`Self::with_links`], which knows the addresses of a gateway that listens on all of them.
     #[must_use]
-    pub fn taking_associations(self) -> Self {
+    pub fn with_associations(self) -> Self {
         let predecessor = self.shared.config.predecessor.clone();
         match association::Associations::open(&self.addresses, self.own_sockets, predecessor) {
             Ok(associations) => drop(self.shared.associations.set(associations)),
@@ -151,7 +151,7 @@ impl Gateway {
     /// address and the kernel permits it (Linux 5.7); else by the best route. `links` follows the
     /// machine's links, as [`LinkMonitor`](hawser_link::links::LinkMonitor) gives them.
     #[must_use]
-    pub fn following(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
+    pub fn with_links(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         if !self.everywhere.is_empty() {
             let follow = associate::follow(Arc::clone(&self.shared), links.clone());
             self.listening.push(tokio::spawn(follow));
@@ -168,7 +168,7 @@ impl Gateway {
     /// that the client announces. `links` follows the machine's links, `own` its addresses, to
     /// which no connection goes.
     #[must_use]
-    pub fn joining_clients(
+    pub fn with_further_links(
         self,
         names: Vec<String>,
         links: watch::Receiver<Arc<Vec<Link>>>,

@@ -134,7 +134,7 @@ fn row(link: &PlacingStatus) -> [String; 10] {
     ]
 }
 
-/// Returns a rate, or a dash for an unknown one.
+/// Returns a rate, or `?` for an unknown one.
 fn rate(rate: Rate) -> String {
     match rate {
         Rate::ZERO => "?".to_owned(),

@@ -116,6 +116,6 @@ pub(crate) fn wrap(lines: &mut Vec<String>, text: &str, width: usize) {
     lines.push(line);
 }
 
-/// Minimum width of all reports.
+/// Least width of the reports of `status`, `policy` and `why`.
 pub(crate) const MIN_WIDTH: usize = 40;
 const INDENT: &str = "  ";

@@ -47,8 +47,8 @@ impl Endpoint {
     ///   there is no fallback to plain TCP for a peer that knows Hawser.
     ///
     /// A peer does not know Hawser if no connection is accepted at `bonded`, or if the answer
-    /// there, within 5 s, is not TLS with the protocol `hawser/1`. Such a peer gets neither this
-    /// host's key nor any data.
+    /// there, within 5 s, is not TLS with the protocol `hawser/1` and a key that is proved with it.
+    /// Such a peer gets neither this host's key nor any data.
     ///
     /// Check [`EitherStream::is_bonded`] before sending secrets.
     pub async fn connect_or_tcp(

@@ -57,10 +57,10 @@ impl BondListener {
         let key = config.identity.public();
         let mut gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _)?;
         if transport != TransportChoice::Tcp {
-            gateway = gateway.taking_associations();
+            gateway = gateway.with_associations();
         }
         if address.ip().is_unspecified() {
-            gateway = gateway.following(following.links().await?);
+            gateway = gateway.with_links(following.links().await?);
         }
         Ok(Self {
             gateway,

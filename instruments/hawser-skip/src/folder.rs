@@ -21,7 +21,7 @@ use crate::namespace::INSIDE;
 pub struct TestFolder(TempDir);
 
 impl TestFolder {
-    /// Makes one.
+    /// Creates an empty folder.
     ///
     /// # Panics
     /// Panics if there can be none, as tests do.
@@ -33,7 +33,7 @@ impl TestFolder {
         Self(tempfile::tempdir().expect("a test can make a folder"))
     }
 
-    /// Returns where it is.
+    /// Returns the folder's path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

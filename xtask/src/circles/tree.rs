@@ -14,7 +14,7 @@ pub(crate) struct Tree {
 
 /// A module with its place in the crate.
 pub(crate) struct Node {
-    /// The file below `src`, such as `daemon/lock.rs`.
+    /// The file below `src`, such as `driver/channel.rs`.
     pub(crate) file: String,
     /// The module around it; the root's is the root.
     pub(crate) parent: usize,

@@ -69,7 +69,7 @@ fn a_socket_knows_at_once_what_it_was_answered() {
         return;
     };
     let (server, service, _hawser) = meeting.diverted();
-    let asking = meeting.client.asking();
+    let asking = meeting.client.socket_announcer();
     for _ in 0..100 {
         let to = servers()[0];
         let (socket, connected) = meeting.try_to_connect(Announcement::Bond, "west", to);

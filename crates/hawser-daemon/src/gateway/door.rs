@@ -92,10 +92,10 @@ impl Door {
         });
         let mut gateway = Gateway::start(gateway, vec![listener], admission)?;
         if config.udp {
-            gateway = gateway.taking_associations();
+            gateway = gateway.with_associations();
         }
         let gateway = joining_clients(gateway, config, &links).await?;
-        let gateway = gateway.following(links);
+        let gateway = gateway.with_links(links);
         // Clients are admitted while names for the invite are looked up.
         let invite = if wish.lacks_invite(&store, &addresses) {
             let addresses = with_found(&addresses).await;
@@ -184,7 +184,7 @@ async fn joining_clients(
     }
     let own = OwnAddresses::follow().await;
     let own = own.context("can't follow this machine's addresses")?;
-    Ok(gateway.joining_clients(names.clone(), links.clone(), own))
+    Ok(gateway.with_further_links(names.clone(), links.clone(), own))
 }
 
 /// Returns the first address if all addresses are private.

@@ -116,7 +116,7 @@ impl<'a> FarEnd<'a> {
             names: GatewayNames::of(self.setup),
         });
         tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
-        let mut asking = daemon.asking();
+        let mut asking = daemon.requests();
         let one = OfOneProcess {
             packets: self.packets.as_ref(),
             front: front.as_ref(),

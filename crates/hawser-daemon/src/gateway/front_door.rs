@@ -133,7 +133,7 @@ impl FrontDoor {
             predecessor: predecessor.map(|it| it.to().at(PortOf::Strangers)),
         };
         let gateway = Gateway::start(gateway, vec![listener], Arc::new(AdmitAll))?;
-        let gateway = Arc::new(gateway.following(links.clone()));
+        let gateway = Arc::new(gateway.with_links(links.clone()));
         let handshakes = FrontHandshakes::begin(Facts {
             ports: ports.clone(),
             fronted: Arc::clone(&fronted),

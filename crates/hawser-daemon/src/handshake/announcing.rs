@@ -55,7 +55,7 @@ impl Announcing {
             director,
             is_deaf: AtomicBool::new(false),
         });
-        let asking = shared.discovery().asking();
+        let asking = shared.discovery().socket_announcer();
         let looked_at = asking.clone();
         let looking = look_at_sockets(move |socket, carries| {
             let says = match carries {

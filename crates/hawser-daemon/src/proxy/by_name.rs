@@ -54,7 +54,7 @@ impl ByName {
         let book = Book::new(identity, store, order);
         let listener = listen(predecessor)?;
         let port = listener.local_addr()?.port();
-        let door = door((setup, predecessor), &book, listener)?.following(links.clone());
+        let door = door((setup, predecessor), &book, listener)?.with_links(links.clone());
         let calls = CallSettings {
             keys: Box::new(book.clone()),
             number,
@@ -165,7 +165,7 @@ fn door(
         predecessor: predecessor.map(Predecessor::to),
     };
     let gateway = Gateway::start(config, vec![listener], Arc::new(book.clone()))?;
-    Ok(gateway.taking_associations())
+    Ok(gateway.with_associations())
 }
 
 /// Limit of streams that another host may have open here.

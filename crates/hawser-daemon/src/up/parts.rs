@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::OptionFuture;
 use hawser_capture::mount_point;
 use hawser_front::connection::SharedDirector;
 use hawser_front::datagram::DatagramPorts;
@@ -117,45 +118,45 @@ impl Parts {
         let gateway = self.by_gateway.as_ref().map(ByGateway::dialer);
         let peers = self.peering.as_ref().map(Peering::peers);
         let dialer = self.direct.dialer(gateway, peers);
-        let dialer = dialer.guarding(plan.machine.clone());
-        let dialer = dialer.knowing(match &self.by_name {
+        let dialer = dialer.with_guarded_machine(plan.machine.clone());
+        let dialer = dialer.with_named_hosts(match &self.by_name {
             Some(by_name) => by_name.peers(),
             None => Arc::new(plan.reserved.clone()),
         });
         let dialer = match &self.vouched {
-            Some(servers) => dialer.holding(Arc::new(servers.clone())),
+            Some(servers) => dialer.with_vouched_names(Arc::new(servers.clone())),
             None => dialer,
         };
         match &self.discovering {
-            Some(discovering) => dialer.discovering(Arc::new(discovering.servers.clone())),
+            Some(discovering) => {
+                dialer.with_discovered_servers(Arc::new(discovering.servers.clone()))
+            }
             None => dialer,
         }
     }
 
     /// Returns ports that carry datagrams as the director decides.
     pub(super) fn datagrams(&self, plan: &Plan<'_>) -> Arc<dyn DatagramPorts> {
-        let direct = self.direct.datagrams().guarding(plan.machine.clone());
-        plan.reserved.guarding(match &self.by_gateway {
+        let direct = self
+            .direct
+            .datagrams()
+            .with_guarded_machine(plan.machine.clone());
+        plan.reserved.guard_ports(match &self.by_gateway {
             Some(gateway) => gateway.datagrams(direct, self.director()),
             None => Arc::new(direct),
         })
     }
 
-    /// Ends the parts, the latest first: sessions before what counts their traffic.
+    /// Ends the parts: all sessions at once, and then what counts their traffic.
     pub(super) async fn end(self) {
-        if let Some(servers) = self.vouched {
-            servers.close(END_PATIENCE).await;
-        }
-        if let Some(discovering) = self.discovering {
-            discovering.servers.close(END_PATIENCE).await;
-        }
+        let vouched = OptionFuture::from(self.vouched.as_ref().map(|it| it.close(END_PATIENCE)));
+        let discovering = self.discovering.as_ref();
+        let discovered = OptionFuture::from(discovering.map(|it| it.servers.close(END_PATIENCE)));
+        let peering = self.peering.as_ref();
+        let peers = OptionFuture::from(peering.map(|it| it.sessions.close(END_PATIENCE)));
+        let named = OptionFuture::from(self.by_name.map(ByName::end));
+        tokio::join!(vouched, discovered, named, peers);
         drop(self.by_gateway);
-        if let Some(by_name) = self.by_name {
-            by_name.end().await;
-        }
-        if let Some(peering) = self.peering {
-            peering.sessions.close(END_PATIENCE).await;
-        }
         self.direct.finish().await;
         self.agent.end().await;
     }

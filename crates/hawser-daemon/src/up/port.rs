@@ -67,7 +67,7 @@ impl Port<'_> {
             }
             std::future::pending::<()>().await;
         };
-        let mut asking = daemon.asking();
+        let mut asking = daemon.requests();
         let (close, closed) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let leading = async {

@@ -77,7 +77,7 @@ impl Serving<'_> {
         };
         let who = self.who(parts);
         let server = match &who {
-            Some(who) => server.asking(who.clone()),
+            Some(who) => server.with_programs_from(who.clone()),
             None => server,
         };
         let greeting = plan.setup.is_at_terminal.then(|| self.greeting());
@@ -116,7 +116,7 @@ impl Serving<'_> {
         let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.plan.rules.clone();
         let binds = move || rules.borrow().binds_askers();
-        Some(who.ok()?.only_while(matters).needed_while(binds))
+        Some(who.ok()?.with_wait_while(matters).with_refusal_while(binds))
     }
 
     fn greeting(&self) -> Greeting {

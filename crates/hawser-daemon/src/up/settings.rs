@@ -96,7 +96,7 @@ pub(super) async fn kill_switch(
 
 /// Reads the settings of the port, so that mistakes are reported before anything is opened.
 pub(super) fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
-    if !config.allow_lan && !config.listen.ip().is_loopback() {
+    if config.is_exposed() {
         let listen = config.listen;
         let problem = format!(
             "other machines could use the proxy at {listen}: listen on 127.0.0.1 or [::1], or allow \
@@ -104,7 +104,7 @@ pub(super) fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
         );
         return Err(Usage(problem).into());
     }
-    if config.allow_lan && config.lacks_password() {
+    if config.lacks_password() {
         let listen = config.listen;
         let problem = format!(
             "other machines can reach {listen}: name a --password-file that clients have to know \

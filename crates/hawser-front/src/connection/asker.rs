@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_the_asker_can_not_be_known_nothing_is_refused() {
-        let who = Who::start(ROOM).unwrap().needed_while(|| true);
+        let who = Who::start(ROOM).unwrap().with_refusal_while(|| true);
         let elsewhere = "192.0.2.1:9".parse().unwrap();
         for peer in [elsewhere, nowhere()] {
             let asker = who.ask(peer, local());
@@ -128,8 +128,8 @@ mod tests {
         let matters = Arc::new(AtomicBool::new(false));
         let (who, _asked) = silent(1);
         let wanted = Arc::clone(&matters);
-        let who = who.only_while(move || wanted.load(Ordering::Relaxed));
-        let who = who.needed_while(|| true);
+        let who = who.with_wait_while(move || wanted.load(Ordering::Relaxed));
+        let who = who.with_refusal_while(|| true);
         let asker = who.ask(nowhere(), local());
         assert_eq!(asker.origin().await.unwrap().program, None);
         assert_eq!(*who.open().borrow(), 0);
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_without_a_waiting_connection_is_known_once_it_is_viewed() {
-        let who = Who::start(ROOM).unwrap().only_while(|| false);
+        let who = Who::start(ROOM).unwrap().with_wait_while(|| false);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let local = listener.local_addr().unwrap();
         let _client = TcpStream::connect(local).await.unwrap();
@@ -186,12 +186,12 @@ mod tests {
     async fn while_rules_depend_on_it_who_is_not_known_in_time_is_refused() {
         for room in [0, 1] {
             let (who, _asked) = silent(room);
-            let who = who.needed_while(|| true);
+            let who = who.with_refusal_while(|| true);
             let asker = who.ask(nowhere(), local());
             assert_eq!(asker.origin().await, Err(UnknownAsker), "{room}");
         }
         // As many askers may be sought at once as there can be connections.
-        let who = Who::start(ROOM).unwrap().needed_while(|| true);
+        let who = Who::start(ROOM).unwrap().with_refusal_while(|| true);
         let ask = |_| who.ask(nowhere(), local());
         let all: Vec<Asker> = (0..ROOM).map(ask).collect();
         let is_asked = |it: &Asker| match &it.0 {

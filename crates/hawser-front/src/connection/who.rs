@@ -92,7 +92,7 @@ impl Who {
     /// Has connections wait for the answer only while `wanted` returns true. Otherwise the kernel
     /// is asked only about programs that a user wants to see, and no connection waits for that.
     #[must_use]
-    pub fn only_while(self, wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub fn with_wait_while(self, wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let wanted = Wanted(Arc::new(wanted));
         Self { wanted, ..self }
     }
@@ -100,7 +100,7 @@ impl Who {
     /// Has connections wait longer for the answer while `needed` returns true, and refuses them
     /// without it: the promise of rules must not depend on how busy the machine is.
     #[must_use]
-    pub fn needed_while(self, needed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub fn with_refusal_while(self, needed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let needed = Wanted(Arc::new(needed));
         Self { needed, ..self }
     }

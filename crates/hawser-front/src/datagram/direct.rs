@@ -84,7 +84,7 @@ impl<P: PlaceFlows, R: Resolve> DirectPorts<P, R> {
 
     /// Protects `machine`: nothing is sent to it for an application that runs on another machine.
     #[must_use]
-    pub fn guarding(self, machine: ThisMachine) -> Self {
+    pub fn with_guarded_machine(self, machine: ThisMachine) -> Self {
         Self { machine, ..self }
     }
 }

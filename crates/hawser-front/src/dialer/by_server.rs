@@ -15,7 +15,7 @@ use crate::transport::DialError;
 
 impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     /// Returns those of `addresses` whose handshakes ask for a bond, if `may_ask`.
-    pub(super) fn asking(
+    pub(super) fn addresses_asked(
         &self,
         may_ask: bool,
         addresses: &[IpAddr],

@@ -114,7 +114,7 @@ impl Fronted {
         let span = stream.span();
         let seconds = u32::try_from(self.pin.as_secs()).unwrap_or(u32::MAX);
         let answer = Bytes::copy_from_slice(&seconds.to_be_bytes());
-        let stream = Bonded::new(stream).answering(answer);
+        let stream = Bonded::new(stream).with_answer(answer);
         let opening = stream.open_metadata().to_vec();
         self.counters.opened.fetch_add(1, Ordering::Relaxed);
         let connecting = async {

@@ -55,7 +55,7 @@ impl ReservedNames {
     }
 
     /// Wraps `ports` so that nothing is sent to these names.
-    pub fn guarding(&self, ports: Arc<dyn DatagramPorts>) -> Arc<dyn DatagramPorts> {
+    pub fn guard_ports(&self, ports: Arc<dyn DatagramPorts>) -> Arc<dyn DatagramPorts> {
         Arc::new(GuardedPorts {
             names: self.clone(),
             ports,
@@ -240,7 +240,7 @@ mod tests {
             .add(&"bob@example.org".parse().unwrap(), None)
             .unwrap();
         let sent = Counting::default();
-        let ports = ReservedNames::new(store).guarding(Arc::new(sent.clone()));
+        let ports = ReservedNames::new(store).guard_ports(Arc::new(sent.clone()));
         let mut port = ports.open(Origin::default()).unwrap();
         for (host, expected) in [
             ("bob.example.org", false),
@@ -257,7 +257,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_datagram_goes_to_a_name_that_has_become_known() {
         let (_folder, store) = book();
-        let ports = ReservedNames::new(Arc::clone(&store)).guarding(Arc::new(Counting::default()));
+        let ports =
+            ReservedNames::new(Arc::clone(&store)).guard_ports(Arc::new(Counting::default()));
         let mut port = ports.open(Origin::default()).unwrap();
         let bob = destination("bob.example.org");
         assert!(port.send(&bob, b"x"));

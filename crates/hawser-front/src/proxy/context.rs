@@ -241,7 +241,7 @@ mod tests {
     async fn a_connection_is_refused_while_its_program_is_unknown_and_rules_need_it() {
         let context = Context::new(Arc::new(Unused), ProxyConfig::default());
         let (who, _asked) = silent(1);
-        let who = who.needed_while(|| true);
+        let who = who.with_refusal_while(|| true);
         let local = "127.0.0.1:9".parse().unwrap();
         let context = context.of(who.ask(local, local));
         let destination = "example.org:443".parse().unwrap();

@@ -66,7 +66,7 @@ impl<D: Dialer> ProxyServer<D> {
 
     /// Tells the dialer which program asks for each connection, as `who` finds out.
     #[must_use]
-    pub fn asking(self, who: Who) -> Self {
+    pub fn with_programs_from(self, who: Who) -> Self {
         let who = Some(who);
         Self { who, ..self }
     }

@@ -301,7 +301,7 @@ async fn announce(driver: &Driver, gateway: &Gateway) -> ChannelId {
 #[tokio::test]
 async fn a_client_that_announces_associations_without_end_holds_few_keys_and_none_after_it_left() {
     let (gateway, address, key) = gateway().await;
-    let gateway = gateway.taking_associations();
+    let gateway = gateway.with_associations();
     let known = || gateway.shared.associations.get().unwrap().known();
     let driver = session(address, key).await;
     // Some associations begin and end: their keys have been used.

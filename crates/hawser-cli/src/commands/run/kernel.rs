@@ -53,13 +53,13 @@ impl Sources<'_> {
         peers: Option<Peers>,
     ) -> ConnectionDialer {
         let dialer = self.direct.dialer(gateway, peers);
-        let dialer = dialer.guarding(self.machine.clone());
+        let dialer = dialer.with_guarded_machine(self.machine.clone());
         let dialer = match &self.vouched {
-            Some(servers) => dialer.holding(Arc::new(servers.clone())),
+            Some(servers) => dialer.with_vouched_names(Arc::new(servers.clone())),
             None => dialer,
         };
         match &self.discovered {
-            Some(servers) => dialer.discovering(Arc::new(servers.clone())),
+            Some(servers) => dialer.with_discovered_servers(Arc::new(servers.clone())),
             None => dialer,
         }
     }

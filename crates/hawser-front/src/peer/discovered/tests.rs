@@ -227,7 +227,7 @@ impl Scene {
 async fn serve(server: Arc<Gateway>) {
     while let Some(Incoming { stream, .. }) = server.accept().await {
         let wanted = Bytes::copy_from_slice(&WANTED.to_be_bytes());
-        let mut stream = Bonded::new(stream).answering(wanted);
+        let mut stream = Bonded::new(stream).with_answer(wanted);
         if stream.open_metadata() != at_peer(PORT).to_bytes() {
             stream.refuse(DialError::RefusedByPolicy);
             continue;

@@ -103,7 +103,7 @@ async fn gateway(address: &str) -> (Gateway, LinkMonitor) {
         predecessor: None,
     };
     let gateway = Gateway::start(config, vec![listener], Arc::new(AdmitAll)).unwrap();
-    (gateway.following(links), monitor)
+    (gateway.with_links(links), monitor)
 }
 
 /// The client's side: fails unless both links get both of their channels.
