@@ -89,6 +89,7 @@ impl BondStream {
     }
 
     /// Returns the span of the stream in the log, in that of its session.
+    #[doc(hidden)]
     pub fn span(&self) -> Span {
         spans::stream(self.driver().span(), self.id(), self.opening())
     }

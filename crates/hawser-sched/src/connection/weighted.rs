@@ -26,12 +26,15 @@ impl ConnectionScheduler for WeightedRoundRobin {
     }
 }
 
-/// In units of 1 kbit/s.
+/// In units of 1 kbit/s, at most as much as in the kernel's program, whose credits are narrower.
 fn weight(demand: &Demand, view: &LinkView) -> i128 {
     let rate = if demand.up > demand.down {
         view.up
     } else {
         view.down
     };
-    i128::from((known(rate).bytes_per_second() / 125).max(1))
+    i128::from((known(rate).bytes_per_second() / 125).clamp(1, MAX_WEIGHT))
 }
+
+/// A terabit in a second.
+const MAX_WEIGHT: u64 = 1_000_000_000;
