@@ -95,6 +95,7 @@ pub(crate) trait Subject: Send + Sync + 'static {
 }
 
 /// One session of a daemon.
+#[derive(Default)]
 pub(crate) struct View {
     /// Name of the session.
     pub(crate) id: String,

@@ -184,18 +184,8 @@ pub(crate) fn for_far_end(
         .then(|| recorder.summary(stream))
         .flatten()?;
     let view = View {
-        id: String::new(),
-        peer: String::new(),
-        paths: BTreeMap::new(),
         scheduler,
-        congestion: String::new(),
-        addresses: BTreeMap::new(),
-        is_with_gateway: false,
-        is_left: false,
-        problem: None,
-        transport_problem: None,
-        names: BTreeMap::new(),
-        session: None,
+        ..View::default()
     };
     let mut told = told(&view, &summary, now, stream);
     let by_bytes = |link: &WhyLink| std::cmp::Reverse(link.bytes_sent);

@@ -36,12 +36,8 @@ pub(crate) fn views(
                 scheduler: session.session.scheduler.name(),
                 congestion: congestion.to_owned(),
                 addresses: session.addresses,
-                is_with_gateway: false,
-                is_left: false,
-                problem: None,
-                transport_problem: None,
-                names: BTreeMap::new(),
                 session: Some(session.session),
+                ..View::default()
             }
         })
         .collect();

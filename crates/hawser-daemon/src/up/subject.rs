@@ -162,15 +162,14 @@ impl ClientSubject {
                 None => peer.to_owned(),
             },
             is_with_gateway: peer == self.peer,
-            is_left: false,
             problem: snapshot.problem,
             paths,
             scheduler: client.scheduler().name(),
             congestion: client.congestion().unwrap_or_default().to_owned(),
-            addresses: BTreeMap::new(),
             transport_problem: client.association_problem(),
             names: self.names_in(&snapshot.session),
             session: snapshot.session,
+            ..View::default()
         }
     }
 
@@ -202,14 +201,12 @@ impl ClientSubject {
             peer: peer.to_owned(),
             is_with_gateway: peer == self.peer,
             is_left: true,
-            problem: None,
             paths,
             scheduler: client.scheduler().name(),
             congestion: client.congestion().unwrap_or_default().to_owned(),
-            addresses: BTreeMap::new(),
-            transport_problem: None,
             names: self.names_in(&session),
             session,
+            ..View::default()
         }
     }
 }

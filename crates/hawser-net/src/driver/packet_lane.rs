@@ -155,59 +155,6 @@ struct PacketCounters {
 }
 
 impl PacketLanes {
-    /// Gives packets to the tunnels that they are for. A client drops packets that are for no
-    /// tunnel. A gateway gives packets with the address of no client of the session to any tunnel,
-    /// which refuses and counts them.
-    fn hand_on(&self, packets: &mut Vec<Bytes>) {
-        let count = packets.len() as u64;
-        self.counters.received.fetch_add(count, Ordering::Relaxed);
-        let sinks = self.sinks.read();
-        let mut run: Option<(Option<IpAddr>, &Arc<dyn PacketSink>)> = None;
-        let mut of_run = Vec::new();
-        for packet in packets.drain(..) {
-            let address = self.address(&packet);
-            if let Some((_, sink)) = run.take_if(|(of, _)| *of != address) {
-                self.note_refused(sink.take(&mut of_run));
-                of_run.clear();
-            }
-            if run.is_none() {
-                let is_for = |net: &IpNet| address.is_some_and(|it| net.contains(&it));
-                let known = sinks.iter().find(|(net, _)| is_for(net));
-                let any = sinks.first().filter(|_| self.side == Side::Gateway);
-                run = known.or(any).map(|(_, sink)| (address, sink));
-            }
-            match run {
-                Some(_) => of_run.push(packet),
-                None => self.note_refused(1),
-            }
-        }
-        if let Some((_, sink)) = run {
-            self.note_refused(sink.take(&mut of_run));
-        }
-    }
-
-    fn address(&self, packet: &[u8]) -> Option<IpAddr> {
-        let view = PacketView::parse(packet).ok()?;
-        Some(match self.side {
-            Side::Client => view.destination(),
-            Side::Gateway => view.source(),
-        })
-    }
-
-    /// Hands packets for these networks to `sink` from now on, until the answer is dropped.
-    fn register(&self, networks: Vec<IpNet>, sink: Arc<dyn PacketSink>) -> Registered<'_> {
-        let mut sinks = self.sinks.write();
-        let own = networks.into_iter().map(|net| (net, Arc::clone(&sink)));
-        sinks.splice(0..0, own);
-        Registered { lanes: self, sink }
-    }
-
-    fn note_refused(&self, packets: u64) {
-        self.counters.refused.fetch_add(packets, Ordering::Relaxed);
-    }
-}
-
-impl PacketLanes {
     pub(super) fn new(side: Side, policy: PacketPolicy) -> Self {
         Self {
             side,
@@ -263,6 +210,57 @@ impl PacketLanes {
         let flows = association.map(|it| it.association.flows(most));
         flows.unwrap_or_default()
     }
+
+    /// Gives packets to the tunnels that they are for. A client drops packets that are for no
+    /// tunnel. A gateway gives packets with the address of no client of the session to any tunnel,
+    /// which refuses and counts them.
+    fn hand_on(&self, packets: &mut Vec<Bytes>) {
+        let count = packets.len() as u64;
+        self.counters.received.fetch_add(count, Ordering::Relaxed);
+        let sinks = self.sinks.read();
+        let mut run: Option<(Option<IpAddr>, &Arc<dyn PacketSink>)> = None;
+        let mut of_run = Vec::new();
+        for packet in packets.drain(..) {
+            let address = self.address(&packet);
+            if let Some((_, sink)) = run.take_if(|(of, _)| *of != address) {
+                self.note_refused(sink.take(&mut of_run));
+                of_run.clear();
+            }
+            if run.is_none() {
+                let is_for = |net: &IpNet| address.is_some_and(|it| net.contains(&it));
+                let known = sinks.iter().find(|(net, _)| is_for(net));
+                let any = sinks.first().filter(|_| self.side == Side::Gateway);
+                run = known.or(any).map(|(_, sink)| (address, sink));
+            }
+            match run {
+                Some(_) => of_run.push(packet),
+                None => self.note_refused(1),
+            }
+        }
+        if let Some((_, sink)) = run {
+            self.note_refused(sink.take(&mut of_run));
+        }
+    }
+
+    fn address(&self, packet: &[u8]) -> Option<IpAddr> {
+        let view = PacketView::parse(packet).ok()?;
+        Some(match self.side {
+            Side::Client => view.destination(),
+            Side::Gateway => view.source(),
+        })
+    }
+
+    /// Hands packets for these networks to `sink` from now on, until the answer is dropped.
+    fn register(&self, networks: Vec<IpNet>, sink: Arc<dyn PacketSink>) -> Registered<'_> {
+        let mut sinks = self.sinks.write();
+        let own = networks.into_iter().map(|net| (net, Arc::clone(&sink)));
+        sinks.splice(0..0, own);
+        Registered { lanes: self, sink }
+    }
+
+    fn note_refused(&self, packets: u64) {
+        self.counters.refused.fetch_add(packets, Ordering::Relaxed);
+    }
 }
 
 /// A sink that packets are handed to, until this is dropped.
@@ -273,8 +271,7 @@ struct Registered<'a> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        let sinks = self.lanes.sinks.write();
-        let mut sinks = sinks;
+        let mut sinks = self.lanes.sinks.write();
         sinks.retain(|(_, known)| !Arc::ptr_eq(known, &self.sink));
     }
 }
@@ -315,14 +312,13 @@ mod tests {
             let own_networks = vec!["10.83.0.2/32".parse().unwrap()];
             let _registered = lanes.register(own_networks, Arc::<Taken>::clone(&sink));
             let ends = [own, other, other, own];
-            let mut received = ends.map(|end| match side {
+            let received = ends.map(|end| match side {
                 Side::Client => packet([192, 0, 2, 7], end),
                 Side::Gateway => packet(end, [192, 0, 2, 7]),
             });
             lanes.hand_on(&mut received.to_vec());
             assert_eq!(sink.0.load(Ordering::Relaxed), taken, "{side:?}");
             assert_eq!(lanes.counts().refused, refused, "{side:?}");
-            received.reverse();
         }
     }
 }
