@@ -57,7 +57,7 @@ impl Answers {
         is_meant.then(|| self.limited(reset(packet))).flatten()
     }
 
-    /// Returns the own address of the packet's family.
+    /// Returns this end's address of the packet's family.
     fn own(&self, packet: &PacketView<'_>) -> Option<IpAddr> {
         let is_v4 = packet.source().is_ipv4();
         self.from.addresses().find(|own| own.is_ipv4() == is_v4)
