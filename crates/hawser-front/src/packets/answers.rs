@@ -13,7 +13,7 @@ use crate::token_bucket::TokenBucket;
 
 /// Answers in the name of one end of a tunnel.
 ///
-/// Their rate is limited, as RFC 1812 §4.3.2.8 and RFC 4443 §2.4 want it: a sender that gets no
+/// The rate of answers is limited (RFC 1812 §4.3.2.8, RFC 4443 §2.4): a sender that gets no
 /// answer may get one when it retries.
 #[derive(Debug)]
 pub(super) struct Answers {

@@ -61,7 +61,7 @@ struct Tunnel {
     hosts: HostNetworks,
     lane: PacketLane,
     answers: Answers,
-    /// Notified when another tunnel takes this one's address.
+    /// Notified when another tunnel takes an address of this tunnel.
     displaced: Notify,
 }
 

@@ -39,7 +39,7 @@ pub use state::{StartClient, StartRelayed};
 pub struct NamedPeersSettings {
     /// The book of known hosts.
     pub book: Book,
-    /// Admits hosts that connect to this one.
+    /// Admits hosts that connect to this host.
     pub door: Arc<Gateway>,
     /// The ports that other hosts may reach here.
     pub offers: Offers,
@@ -66,7 +66,7 @@ pub struct NamedPeers {
     shared: Arc<Shared>,
     /// Tasks that serve and end sessions.
     tasks: Vec<JoinHandle<()>>,
-    /// Tasks that let other hosts find this one.
+    /// Tasks that let other hosts find this host.
     finding: Vec<JoinHandle<()>>,
 }
 

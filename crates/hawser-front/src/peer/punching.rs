@@ -47,7 +47,7 @@ pub(super) struct Punching {
     callers: Mutex<BTreeMap<PublicKey, Caller>>,
 }
 
-/// A host that has called this one through the gateway.
+/// A host that has called this host through the gateway.
 #[derive(Default)]
 struct Caller {
     /// Outlives the caller's streams, so that a new stream does not reset its limits.

@@ -24,7 +24,7 @@ use crate::transport::DialError;
 ///
 /// The daemon sends no query for these names to a name server, neither here nor at the gateway, and
 /// forwards no such query of captured applications. Otherwise others would learn which hosts this
-/// one knows, and a name server's answer could impersonate such a host.
+/// host knows, and a name server's answer could impersonate a known host.
 #[derive(Clone, Debug)]
 pub struct ReservedNames(Arc<NameStore>);
 

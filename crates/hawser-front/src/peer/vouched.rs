@@ -130,7 +130,7 @@ impl VouchedServers {
         let is_turned = led.is_turned(version).await;
         is_turned
             .then_some(())
-            .ok_or_else(|| "the kernel does not redirect the addresses yet".to_owned())
+            .ok_or_else(|| "the kernel does not redirect these connections yet".to_owned())
     }
 
     /// Sets the addresses of this machine's name servers, which are never held.

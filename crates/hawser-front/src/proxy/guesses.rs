@@ -76,7 +76,7 @@ fn customer(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Most wrong guesses that one client may make at once.
+/// Most wrong guesses of one address or /64 at once.
 const ALLOWED: u32 = 10;
 const FORGIVE_EVERY: Duration = Duration::from_secs(10);
 /// Each entry takes some 100 bytes.

@@ -71,7 +71,7 @@ impl Shared {
         Some(SocketAddr::new(address.to_canonical(), destination.port))
     }
 
-    /// Returns the pin for an address and port of a host that this one has not enrolled with.
+    /// Returns the pin for an address and port, unless this host has enrolled with the host there.
     pub(super) fn pin(&self, at: SocketAddr) -> Option<Pin> {
         let pin = self.pins.pin(at, UnixTime::now())?;
         (!(self.is_enrolled)(at.ip().to_canonical())).then_some(pin)

@@ -123,7 +123,7 @@ impl Shared {
         if self.door.is_connected(&key) {
             return Some(Way::Door(Arc::clone(&self.door), key));
         }
-        // Only opening a stream shows whether the other host admits this one.
+        // Only opening a stream shows whether the other host admits this host.
         let mut clients = clients.into_iter();
         clients.find(|it| it.is_connected()).map(Way::Client)
     }
@@ -409,7 +409,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Serves the streams that the other host opens in a session which this one has begun.
+/// Serves the streams that the other host opens in a session that this host has begun.
 async fn serve(offers: Arc<Offers>, peer: PublicKey, client: Arc<Client>) {
     while let Some(stream) = client.accept().await {
         let stream = Bonded::of_client(stream, Arc::clone(&client));

@@ -34,7 +34,7 @@ pub(super) struct Led {
     /// Grows with each new address, and starts at 0.
     version: watch::Sender<u64>,
     /// The version up to which the kernel's program redirects connections to this process; `None`
-    /// without such a program.
+    /// without a program in the kernel.
     turned: watch::Sender<Option<u64>>,
 }
 

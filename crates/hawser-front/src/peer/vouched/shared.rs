@@ -358,7 +358,7 @@ impl Shared {
     ) -> Result<Counted<TcpStream>, DialError> {
         let destination = Destination::new(Host::Name(watched.name.clone()), port);
         let addresses = self.links.resolve(&destination).await?;
-        // Applications may know these addresses from elsewhere. They are told only held addresses.
+        // Applications may know these addresses from other sources: Hawser tells only held ones.
         let _ = self.led.note(watched, &addresses);
         let request = resolved(Origin::default().towards(&destination), &addresses);
         self.links.dial(request, addresses, Vec::new()).await
@@ -443,7 +443,7 @@ fn as_its_own(stream: &Counted<TcpStream>) -> std::io::Result<TcpStream> {
     TcpStream::from_std(socket.into())
 }
 
-/// Most ports of an address, of all names that lead there, that the kernel is told one by one.
+/// Most ports of an address, over all names that lead there, that the kernel's table lists.
 const MAX_LISTED: usize = 8;
 const _: () = assert!(MAX_LISTED * MAX_ADDRESSES <= MAX_PEERS);
 /// The longest time between two fetches of a voucher.
