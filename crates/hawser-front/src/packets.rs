@@ -19,6 +19,6 @@ pub use pool::{AddressPool, Inner, PoolError};
 pub use terms::{HostNetworks, Terms, Wish};
 pub use tunnel::{PacketTunnel, TunnelError};
 
-/// Largest inner packet. It travels in one outer packet over IPv4 and a link of 1500 bytes.
-/// WireGuard uses the same size, so programs are used to it.
+/// Size of the largest inner packet, in bytes. Such a packet fits one outer packet over IPv4 and a
+/// link of 1500 bytes. WireGuard uses the same size, so programs are used to it.
 pub const MTU: u16 = 1420;

@@ -6,8 +6,8 @@
 //! waits for a probe. A connection that fails over a session falls back to a link, until the peer
 //! has carried a connection ([`HeldPeers`]).
 //!
-//! The name of a host that is known by name ([`NamedPeers`]) leads to that host over a session, or
-//! nowhere.
+//! A connection to the name of a host that is known by name ([`NamedPeers`]) goes over a session
+//! with that host, or fails.
 //!
 //! Source: DBAS §II.A, the detection of the mode; MMS §II.B, sessions by SIP.
 

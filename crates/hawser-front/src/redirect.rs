@@ -1,8 +1,8 @@
-//! Connections of a program or another host to other destinations that were redirected to a port on
-//! loopback.
+//! Connections of a program or another host that were redirected from their destination to a port
+//! on loopback.
 //!
 //! The program does not notice the redirection. Its connect succeeds before the destination has
-//! been reached, and a destination that cannot be reached resets the connection. Data that the
+//! been reached; if the destination cannot be reached, the connection is reset. Data that the
 //! program sends meanwhile may be sent ahead ([`EarlyData`]).
 
 mod forwarded;
@@ -186,7 +186,7 @@ async fn serve<D: Dialer, L: Lookup>(
     lookup: &L,
 ) {
     let mut client = Guarded::new(client);
-    // Before the destination has answered, every end must look like a failure.
+    // Before the destination has answered, every end of the connection must look like a failure.
     client.is_busy = true;
     let local = client.stream().local_addr().ok();
     let Some(redirected) = local.and_then(|local| lookup.take(peer, local)) else {

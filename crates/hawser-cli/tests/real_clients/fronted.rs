@@ -110,7 +110,7 @@ fn a_server_with_another_key_is_not_bonded_with_and_refused_only_where_that_is_w
         );
         // By its handshake or by what it proves, whichever is known first.
         let reason = stage.not_bonded()["reason"].to_string();
-        reason.contains("speaks of another key") || reason.contains("is pinned")
+        reason.contains("names another key") || reason.contains("is pinned")
     };
     until("another key is noticed", is_told, || up.log());
     assert_eq!(stage.front("connected"), 0, "{}", server.log());

@@ -13,7 +13,7 @@ use crate::token_bucket::TokenBucket;
 
 /// Answers in the name of one end of a tunnel.
 ///
-/// Their rate is limited, as RFC 1812 §4.3.2.8 and RFC 4443 §2.4 want it: a sender that gets no
+/// The rate of answers is limited (RFC 1812 §4.3.2.8, RFC 4443 §2.4): a sender that gets no
 /// answer may get one when it retries.
 #[derive(Debug)]
 pub(super) struct Answers {
@@ -57,7 +57,7 @@ impl Answers {
         is_meant.then(|| self.limited(reset(packet))).flatten()
     }
 
-    /// Returns the own address of the packet's family.
+    /// Returns this end's address of the packet's family.
     fn own(&self, packet: &PacketView<'_>) -> Option<IpAddr> {
         let is_v4 = packet.source().is_ipv4();
         self.from.addresses().find(|own| own.is_ipv4() == is_v4)

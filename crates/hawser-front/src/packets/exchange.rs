@@ -1,4 +1,4 @@
-//! The gateway's end: one device, and one tunnel to each client.
+//! The gateway's end of packet mode: one TUN device, and one tunnel to each client.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -43,7 +43,7 @@ pub struct Exchange {
     networks: Networks,
     pool: Mutex<AddressPool>,
     tunnels: RwLock<BTreeMap<Place, Arc<Tunnel>>>,
-    /// Identities of tunnels.
+    /// Identity of the latest tunnel.
     latest: AtomicU64,
     /// Notified when tunnels begin and end, and while packets of clients pass.
     moved: Notify,
@@ -61,7 +61,7 @@ struct Tunnel {
     hosts: HostNetworks,
     lane: PacketLane,
     answers: Answers,
-    /// Notified when another tunnel takes this one's address.
+    /// Notified when another tunnel takes an address of this tunnel.
     displaced: Notify,
 }
 
@@ -85,19 +85,19 @@ pub struct PacketCounters {
 pub struct PacketStats {
     /// Packets of clients that were forwarded.
     pub packets_up: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes_up: u64,
     /// Packets that were forwarded to clients.
     pub packets_down: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes_down: u64,
-    /// Malformed packets of clients, or those of no IP version.
+    /// Packets of clients that are malformed or of an unknown IP version.
     pub malformed: u64,
     /// Packets of clients from an address that is not theirs.
     pub spoofed: u64,
     /// Packets of clients to a destination that they may not send to.
     pub refused: u64,
-    /// Packets from the internet for an address of no client.
+    /// Packets from the internet for an address that no client has.
     pub unknown: u64,
     /// Packets that this machine's device did not take.
     pub dropped: u64,

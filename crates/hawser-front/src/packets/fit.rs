@@ -1,7 +1,7 @@
 //! Check of the inner addresses that a gateway gives to a client.
 //!
-//! They become addresses of this machine. A gateway that could choose any address would take the
-//! place of hosts that this machine wants to reach.
+//! The inner addresses become addresses of this machine. A gateway that could choose any address
+//! would take the place of hosts that this machine wants to reach.
 
 use std::net::IpAddr;
 
@@ -46,7 +46,7 @@ pub(super) fn check(terms: &Terms, inbound: InboundFlows) -> Result<(), Unfit> {
 /// Checks that no address of either end of a tunnel is in one of the networks `near` this machine.
 ///
 /// # Errors
-/// The first such address.
+/// The first address that is in one of the networks, with the network.
 pub fn check_apart(terms: &Terms, near: &[IpNet]) -> Result<(), Unfit> {
     let ends = terms.client.addresses().chain(terms.gateway.addresses());
     let mut ends = ends.map(IpNet::from);

@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 pub enum InboundFlows {
     /// The client alone.
     Refused,
-    /// Every host, by a gateway that routes; the client's inner addresses may be public then.
+    /// Every host, through a gateway that routes; the client's inner addresses may be public then.
     Accepted,
 }
 
-/// Filters packets of the gateway, by the packets that were sent to it.
+/// Filters packets of the gateway, by the packets that the client has sent to the gateway.
 #[derive(Debug)]
 pub(super) struct Inbound {
     /// The client's addresses and networks.
@@ -201,7 +201,7 @@ struct BegunFlows {
     hasher: RandomState,
     /// Hashes of flows, most recently used first; zero: an empty place.
     sets: Box<[[u64; PLACES]]>,
-    /// Flows that need no search: most packets belong to the same flow as the one before.
+    /// Flows that need no search: most packets belong to the same flow as the packet before.
     noted: Option<Flow>,
     found: Option<Flow>,
 }

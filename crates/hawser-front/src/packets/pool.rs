@@ -18,8 +18,9 @@ use super::terms::{HostNetworks, Wish};
 use crate::gateway::ClientId;
 use blocks::{BlockPlaces, Blocks};
 
-/// Addresses in one network of each family. A client's addresses have the same number in both; the
-/// gateway has number 1. A client that is a router also gets a block of addresses for its hosts.
+/// Addresses in one network of each family. A client's addresses have the same number in both, the
+/// offset from the network's first address; the gateway has number 1. A client that is a router
+/// also gets a block of addresses for its hosts.
 #[derive(Debug)]
 pub struct AddressPool {
     networks: Networks,
@@ -37,7 +38,7 @@ pub struct AddressPool {
 pub(super) struct Networks {
     v4: Option<Ipv4Net>,
     v6: Option<Ipv6Net>,
-    /// The highest number.
+    /// The highest number that a client may have.
     last: u32,
     blocks: BlockPlaces,
 }
@@ -54,11 +55,11 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     client: ClientId,
-    /// Identity of the tunnel: several tunnels have the number one after the other.
+    /// Identity of the tunnel: several tunnels may have the same number one after the other.
     tunnel: u64,
 }
 
-/// Why there is no pool, or no address.
+/// Why a pool can't be made, or gives no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -66,9 +67,9 @@ pub enum PoolError {
     #[error("{0} has no room: a pool is one network of each family with 8 addresses at least")]
     Network(IpNet),
     /// No address is free.
-    #[error("all {0} addresses are in use")]
+    #[error("all {0} addresses of the pool are in use")]
     Exhausted(u32),
-    /// One client has too many.
+    /// The client has too many tunnels.
     #[error("the client has {MAX_TUNNELS} tunnels already")]
     TooMany,
 }
@@ -159,7 +160,7 @@ impl AddressPool {
     }
 
     /// Gives an address to the tunnel with the identity `tunnel`. A client's earlier tunnel with
-    /// that address loses it: its session was lost, even if that is not noticed yet.
+    /// that address loses it: the session of the earlier tunnel was lost, noticed or not.
     pub(super) fn grant(
         &mut self,
         now: Instant,
@@ -279,8 +280,8 @@ impl Networks {
         self.blocks.networks(block)
     }
 
-    /// Returns the possible holders of an address, most likely first. Clients from before there
-    /// were blocks may have numbers that now lie in blocks.
+    /// Returns the places to which an address may belong, most likely first. A client that is older
+    /// than the blocks may have a number that is now in a block.
     pub(super) fn places(&self, address: IpAddr) -> impl Iterator<Item = Place> {
         let client = self.number(address).map(Place::Client);
         let block = self.blocks.block_of(address).map(Place::Block);

@@ -7,11 +7,11 @@ use bytes::{Buf, BufMut, Bytes};
 use hawser_wire::StreamKind;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Request of the client.
+/// The client's request for a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// Ask for the client's permanent address, which it gets whenever it asks for it; otherwise for
-    /// an address for this tunnel alone.
+    /// Ask for the client's permanent address, the same with each request; otherwise for an address
+    /// for this tunnel alone.
     pub is_permanent: bool,
     /// Also ask for networks for hosts behind the client, so that each has an address of its own.
     /// Only together with a permanent address.
@@ -38,16 +38,16 @@ pub struct HostNetworks {
     pub v6: Option<Ipv6Net>,
 }
 
-/// Grant of the gateway.
+/// The gateway's grant of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// The client's addresses.
     pub client: Inner,
-    /// Networks of hosts behind it. Packets from other addresses are dropped.
+    /// Networks of hosts behind the client. Packets from other addresses are dropped.
     pub hosts: HostNetworks,
     /// The gateway's addresses.
     pub gateway: Inner,
-    /// Largest packet.
+    /// Size of the largest packet in the tunnel, in bytes.
     pub mtu: u16,
 }
 
@@ -63,7 +63,8 @@ impl Wish {
         opening.into()
     }
 
-    /// Reads an opening; `None`: the opening is malformed. Unknown flags are ignored.
+    /// Reads the first message of a tunnel's stream; `None`: the message is malformed. Ignores
+    /// unknown flags.
     pub fn of_opening(opening: &[u8]) -> Option<Self> {
         let mut rest = opening;
         if opening.len() != OPENING_LENGTH || rest.get_u8() != StreamKind::Packets.number() {
@@ -113,7 +114,7 @@ impl Terms {
 }
 
 impl Inner {
-    /// Returns the present addresses.
+    /// Returns the addresses that are set.
     pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
         let v4 = self.v4.map(IpAddr::from);
         v4.into_iter().chain(self.v6.map(IpAddr::from))
@@ -141,7 +142,7 @@ impl Inner {
 }
 
 impl HostNetworks {
-    /// Returns the present networks.
+    /// Returns the networks that are set.
     pub fn networks(self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.map(IpNet::from);
         v4.into_iter().chain(self.v6.map(IpNet::from))

@@ -1,4 +1,4 @@
-//! The client's end: forwards the packets of one device to the gateway and back.
+//! The client's end of packet mode: forwards packets between one TUN device and the gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct PacketTunnel {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunnelError {
-    /// No session.
+    /// There is no session with the gateway.
     #[error(transparent)]
     Open(#[from] OpenStreamError),
     /// The gateway has an older version, or packet forwarding is disabled there.
@@ -95,8 +95,8 @@ impl PacketTunnel {
         self.terms
     }
 
-    /// Removes networks for hosts that overlap with one of those `here`; returns each with the
-    /// overlapping one. Hosts share the client's own address then.
+    /// Removes granted networks for hosts that overlap with a network of `here`; returns each with
+    /// the network that it overlaps. The hosts then share the client's own address.
     pub fn leave_out(&mut self, here: &[IpNet]) -> Vec<(IpNet, IpNet)> {
         let hosts = &mut self.terms.hosts;
         let granted = hosts.networks();
@@ -112,8 +112,7 @@ impl PacketTunnel {
     }
 
     /// Waits until the client changes to another session, and opens a tunnel there with the same
-    /// addresses. Until then, packets use the session before. Never returns if that session is
-    /// over.
+    /// addresses. Until then, packets use `session`. Never returns if `session` is over.
     async fn open_beside(
         client: &Arc<Client>,
         (wish, inbound): (Wish, InboundFlows),
@@ -317,5 +316,5 @@ fn refusal(error: &std::io::Error) -> TunnelError {
 }
 
 const PAUSE: Duration = Duration::from_millis(250);
-/// Not urgent: the tunnel of the session before still forwards packets.
+/// Not urgent: the tunnel in the previous session still forwards packets.
 const BESIDE_PAUSE: Duration = Duration::from_millis(500);

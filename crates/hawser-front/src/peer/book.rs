@@ -127,7 +127,7 @@ impl Keys for Book {
                 return Verdict::Wrong;
             }
             tracing::warn!(%name, %key,
-                "first key of a host taken on trust: only the directory vouches for it");
+                "trusting the first key that a host has proved: only the directory vouches for it");
         }
         Verdict::Right
     }

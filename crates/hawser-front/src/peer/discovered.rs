@@ -58,8 +58,8 @@ pub struct DiscoverySettings {
     pub is_enrolled: Box<IsEnrolled>,
     /// The user's rules for connections.
     pub rules: watch::Receiver<Arc<RuleSet>>,
-    /// Refuse connections to a server that has accepted a stream with the pinned key, instead of
-    /// sending them without a session.
+    /// Refuse a connection that can't go over a session, if its server has accepted a stream with
+    /// the pinned key. If false, the connection goes without a session.
     pub require_bonded: bool,
     /// Results of handshakes; `None` where handshakes are not observed.
     pub handshakes: Option<Handshakes>,
@@ -155,7 +155,7 @@ impl DiscoveredServers {
         }
     }
 
-    /// Returns the clients, with the keys of their servers.
+    /// Returns the client of each session, with the key of its server.
     pub fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
         let clients = self.shared.pool.clients().into_iter();
         clients.map(|((_, key), client)| (key, client)).collect()
@@ -186,7 +186,7 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         let shared = &self.shared;
         let at = shared.address_of(destination)?;
         let pin = shared.pin(at)?;
-        // A running session has proved the key. Without one, the finder probes again when due.
+        // A running session has proved the key. Without a session, the finder probes when due.
         let running = shared.pool.running(far(pin));
         let found = match running {
             Some(_) => Some(pin.key),
@@ -308,7 +308,7 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
     {
         return shared.tell(at, Problem::OtherHint);
     }
-    // The handshakes of connections that Hawser does not handle are heard, too.
+    // Results also arrive for the handshakes of connections that Hawser does not handle.
     let is_wanted = shared.servers.lock().is_asked(at, Instant::now());
     if is_wanted {
         shared.look_for(at);

@@ -49,7 +49,8 @@ impl PeerFinder {
         Self::probing(connect, || TlsProbe::for_anyone().ok(), settings)
     }
 
-    /// Starts a finder that asks with what `probe` returns; while that is `None`, it asks no host.
+    /// Starts a finder that asks hosts by the probe that `probe` returns; while `probe` returns
+    /// `None`, the finder asks no host.
     fn probing<C, P>(connect: C, probe: P, settings: PeerSettings) -> Self
     where
         C: Connect<Stream = TcpStream>,
@@ -167,7 +168,7 @@ async fn ask<C: Connect<Stream = TcpStream>>(
     let stream = connect.connect(remote).await.ok()?;
     let found = probe.ask(stream).await;
     found
-        .inspect_err(|error| tracing::debug!(%remote, %error, "no peer there"))
+        .inspect_err(|error| tracing::debug!(%remote, %error, "found no peer at this address"))
         .ok()
 }
 

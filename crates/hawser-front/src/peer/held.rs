@@ -1,4 +1,4 @@
-//! Addresses whose connections only their peer may carry.
+//! Addresses to which only the peer there may carry connections.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,9 +49,9 @@ impl Drop for Probe<'_> {
 /// Outcome of a connection that a held peer did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// It was refused.
+    /// The connection was refused.
     Refused,
-    /// It went over plain TCP, which the user allows.
+    /// The connection went over plain TCP, which the user allows.
     Plain,
 }
 
@@ -159,7 +159,7 @@ impl HeldPeers {
                      `peer-fallback` allows"),
                 (None, Passed::Refused) => tracing::warn!(%address, %peer,
                     "the peer does not answer: refusing connections to it; `hawser peers remove` \
-                     with its key lets it go, and `peer-fallback` would allow plain TCP"),
+                     with its key releases the address, and `peer-fallback` would allow plain TCP"),
             }
         }
         passed
@@ -182,7 +182,7 @@ impl fmt::Debug for HeldPeers {
     }
 }
 
-/// Largest number of held addresses. Only peers that this machine has enrolled with add some.
+/// Largest number of held addresses. Only peers that this machine has enrolled with add any.
 const MAX_HELD: usize = 4096;
 
 #[cfg(test)]

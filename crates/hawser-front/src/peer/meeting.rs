@@ -23,8 +23,8 @@ use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, relay};
 use crate::transport::DialError;
 
-/// Announces at the gateway that this host accepts meetings, for as long as the future is polled.
-/// Announces again at once when the client moves to another session.
+/// Announces at the gateway that other hosts may connect to this host through the gateway, for as
+/// long as the future is polled. Announces again at once when the client moves to another session.
 pub(super) async fn be_met(gateway: Arc<Client>) {
     let mut pause = FIRST_PAUSE;
     let mut said = None;
@@ -64,7 +64,8 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
     }
 }
 
-/// Connects hosts that arrive through the gateway and are in the book to the door.
+/// Passes hosts that arrive through the gateway to `door`, which admits them; refuses hosts that
+/// are not in the book.
 pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>) {
     let places = Clients::new(PASSING);
     while let Some(stream) = gateway.accept().await {
@@ -83,7 +84,7 @@ pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>)
         match places.admit(ClientId::new(*key.as_bytes()), Instant::now()) {
             Ok(place) => drop(tokio::spawn(lead(stream, Arc::clone(&door), key, place))),
             Err(reason) => {
-                tracing::debug!(%key, ?reason, "rejecting a host beyond its limits");
+                tracing::debug!(%key, ?reason, "rejecting a host that exceeds its limits");
                 stream.refuse(DialError::LimitReached);
             }
         }
@@ -106,14 +107,14 @@ async fn lead(mut stream: Bonded, door: Arc<Gateway>, key: PublicKey, _place: Pl
     pass(stream, near).await;
 }
 
-/// Carries a client's connections to the host with a key.
+/// Carries a client's connections through a gateway to the host with a given key.
 pub struct ThroughGateway {
     gateway: Arc<Client>,
     to: PublicKey,
 }
 
 impl ThroughGateway {
-    /// `gateway`: the client of the gateway at which the host may be met.
+    /// Creates the relay. `gateway`: the client of the gateway through which the host is reached.
     pub fn new(gateway: Arc<Client>, to: PublicKey) -> Self {
         Self { gateway, to }
     }
@@ -157,10 +158,10 @@ pub(super) fn why(error: DialError) -> &'static str {
             "the host is not at this host's gateway, or does not know this host"
         }
         DialError::RefusedByPolicy | DialError::MalformedDestination => {
-            "the gateway passes nothing on between its clients: that needs `hawser serve --meet`"
+            "the gateway does not relay between its clients: relaying needs `hawser serve --meet`"
         }
         DialError::LimitReached => {
-            "the gateway, or a host that is called, takes no more of this host's streams now"
+            "the gateway or the other host accepts no more streams of this host for now"
         }
         _ => "the gateway can't be reached",
     }

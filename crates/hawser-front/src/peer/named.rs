@@ -35,11 +35,11 @@ use addresses::reachable;
 use state::{Shared, Starts, Way};
 pub use state::{StartClient, StartRelayed};
 
-/// The parts of sessions with hosts known by name.
+/// The parts that make sessions with hosts known by name.
 pub struct NamedPeersSettings {
-    /// The hosts.
+    /// The book of known hosts.
     pub book: Book,
-    /// Admits hosts that connect to this one.
+    /// Admits hosts that connect to this host.
     pub door: Arc<Gateway>,
     /// The ports that other hosts may reach here.
     pub offers: Offers,
@@ -53,9 +53,9 @@ pub struct NamedPeersSettings {
 
 /// The gateway that this host has enrolled with and that lets its clients meet.
 pub struct GatewayToMeet {
-    /// This host's client of it.
+    /// This host's client of the gateway.
     pub gateway: Arc<Client>,
-    /// Begins to connect through it to the host with a key, if possible.
+    /// Begins to connect through the gateway to the host with a key, if possible.
     pub start: Box<StartRelayed>,
     /// The machine's links, as they change.
     pub links: watch::Receiver<Arc<Vec<Link>>>,
@@ -66,7 +66,7 @@ pub struct NamedPeers {
     shared: Arc<Shared>,
     /// Tasks that serve and end sessions.
     tasks: Vec<JoinHandle<()>>,
-    /// Tasks that let other hosts find this one.
+    /// Tasks that let other hosts find this host.
     finding: Vec<JoinHandle<()>>,
 }
 
@@ -181,12 +181,12 @@ impl NamedPeers {
                 return dial_by(way, &to, origin).await;
             }
             if let Some(problem) = shared.problem(name) {
-                // The gateway may lead there, whatever problem the directory reports.
+                // The gateway may lead to the host, whatever problem the directory reports.
                 if relayed_at.take().is_some() && shared.start_relayed(name) {
                     deadline = deadline.min(Instant::now() + RELAY_PATIENCE);
                     continue;
                 }
-                tracing::warn!(%name, %problem, "the host can't be reached");
+                tracing::warn!(%name, %problem, "can't reach the host");
                 return Err(DialError::HostUnreachable);
             }
             let clients = shared.clients_of(name);
@@ -284,7 +284,7 @@ async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
                 shared.reached(&peer.name, reachable(&candidates));
                 if has_called {
                     let (shared, name) = (Arc::clone(&shared), peer.name);
-                    // Perhaps only this direction works.
+                    // Perhaps only this host can connect to the other one.
                     tokio::spawn(async move {
                         sleep(CALL_BACK_AFTER).await;
                         if shared.way(&name).is_none() {
@@ -327,7 +327,7 @@ async fn look_after(shared: Arc<Shared>) {
     }
 }
 
-/// Time that a connection waits for a session: as long as one waits for a gateway.
+/// Time that a connection waits for a session: as long as a connection waits for a gateway.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Three round trips on most links: two hosts that reach each other need no relay.
 const RELAYED_AFTER: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use crate::destination::HostName;
 use crate::resolve::Resolve;
 
-/// Addresses that names have led to, for as long as they still do.
+/// Addresses to which names have led, for as long as the names still lead there.
 #[derive(Debug)]
 pub(super) struct Names<R> {
     known: Arc<Mutex<BTreeMap<HostName, Led>>>,

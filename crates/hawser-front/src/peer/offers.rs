@@ -54,13 +54,13 @@ impl Offers {
         let span = stream.span();
         let serving = async {
             if let Err(error) = self.ports.judge(stream.open_metadata()) {
-                tracing::debug!(%error, "a stream is refused");
+                tracing::debug!(%error, "refused a stream of another host");
                 return stream.refuse(error);
             }
             let client = ClientId::new(*peer.as_bytes());
             let account = self.accounts.of(Holder::Key(client.to_bytes()));
             if let Err(error) = self.relay.handle(client, &account, stream).await {
-                tracing::debug!(%error, "an offered port can't be reached");
+                tracing::debug!(%error, "can't reach an offered port");
             }
         };
         serving.instrument(span).await;

@@ -29,9 +29,9 @@ pub struct Peers<S = PeerSessions> {
 }
 
 impl<S: Sessions> Peers<S> {
-    /// Begins sessions with the peers that `finder` finds. Connections that `rules` give the mode
-    /// `direct`, forbid a link or have avoid one go over links, whatever their destination. Peers
-    /// that carry connections are entered in `held`.
+    /// Begins sessions with the peers that `finder` finds. A connection goes over links, whatever
+    /// its destination, if `rules` give it the mode `direct`, forbid it a link or have it avoid a
+    /// link. Peers that carry connections are entered in `held`.
     pub fn new(
         finder: PeerFinder,
         sessions: S,
@@ -133,7 +133,7 @@ impl<S: Sessions> Peers<S> {
         self.finder.ask(address);
         let at_peer = Destination::new(Host::Ip(address), destination.port);
         let Some(way) = self.sessions.dialer(peer, address) else {
-            // All possible sessions are in use, which is no silence of the peer.
+            // All possible sessions are in use; the peer is not silent.
             return if self.held.allows_plain() {
                 direct.await.map(EitherStream::Direct)
             } else {
@@ -157,7 +157,7 @@ impl<S: Sessions> Peers<S> {
                 self.held.note_refusal(address);
                 direct.await.map(EitherStream::Direct)
             }
-            // Without a session, the error is this one; any other error is the peer's answer.
+            // This error means that there is no session; any other error is the peer's answer.
             Err(error @ DialError::GatewayUnavailable) => match self.held.note_silence(address) {
                 Passed::Plain => direct.await.map(EitherStream::Direct),
                 Passed::Refused => Err(error),

@@ -20,7 +20,7 @@ pub(super) struct SessionPool<K> {
 #[derive(Debug)]
 struct Shared<K> {
     open: Mutex<BTreeMap<K, Session>>,
-    /// Streams that were opened.
+    /// Number of streams that were opened so far.
     opened: AtomicU64,
 }
 
@@ -28,12 +28,12 @@ struct Shared<K> {
 struct Session {
     client: Arc<Client>,
     used: Instant,
-    /// Until then a session that began on an existing connection is expected to be admitted.
+    /// Time until which a session that began on an existing connection is expected to be admitted.
     hopeful_until: Option<Instant>,
 }
 
 impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
-    /// A pool without sessions.
+    /// Creates a pool without sessions.
     pub(super) fn new() -> Self {
         let shared = Arc::new(Shared {
             open: Mutex::default(),
@@ -43,8 +43,8 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         Self { shared }
     }
 
-    /// Dials over the session with `far`, whether it runs or is being made; begins one with `start`
-    /// if there is none. Never waits.
+    /// Returns a dialer for the session with `far`, whether the session runs or is being made.
+    /// Begins a session with `start` if there is none. Never waits.
     pub(super) fn dialer(
         &self,
         far: K,
@@ -91,14 +91,15 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         Some(Arc::clone(&session.client))
     }
 
-    /// Dials over the session with `far` if it runs, or has just begun on an existing connection. A
-    /// session that still waits for a connection of its own may never get one.
+    /// Returns a dialer for the session with `far` if the session runs, or has just begun on an
+    /// existing connection. A session that still waits for its first connection may never get one.
     pub(super) fn hopeful(&self, far: K) -> Option<BondDialer> {
         hopeful(&mut self.shared.open.lock(), far, Instant::now())
     }
 
-    /// Dials over a session that `start` begins on an existing connection. The new session replaces
-    /// one that is not hopeful. A hopeful one is used instead, and no session is begun.
+    /// Returns a dialer for a session that `start` begins on an existing connection. The new
+    /// session replaces an earlier one that is not hopeful. If [`Self::hopeful`] finds a session,
+    /// returns its dialer and begins none.
     pub(super) fn begin_on_connection(
         &self,
         far: K,
@@ -126,7 +127,7 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         open.len() < MAX_SESSIONS || open.values().any(|session| !session.is_used())
     }
 
-    /// Returns the clients.
+    /// Returns the clients of all sessions, by far end.
     pub(super) fn clients(&self) -> BTreeMap<K, Arc<Client>> {
         let open = self.shared.open.lock();
         let client = |(far, session): (&K, &Session)| (*far, Arc::clone(&session.client));
@@ -173,7 +174,7 @@ impl Session {
         }
     }
 
-    /// True if a stream lives in it, or one is being opened.
+    /// True if the session has a stream, or a stream is being opened.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.client) > 1
     }

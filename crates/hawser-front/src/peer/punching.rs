@@ -47,12 +47,12 @@ pub(super) struct Punching {
     callers: Mutex<BTreeMap<PublicKey, Caller>>,
 }
 
-/// A host that has called this one through the gateway.
+/// A host that has called this host through the gateway.
 #[derive(Default)]
 struct Caller {
     /// Outlives the caller's streams, so that a new stream does not reset its limits.
     targets: Arc<Mutex<Targets>>,
-    /// Serves its latest stream.
+    /// The task that serves the caller's latest stream.
     task: Option<AbortHandle>,
 }
 
@@ -113,13 +113,13 @@ impl Punching {
         }
     }
 
-    /// Lets the associations of the host with this key find this host's door, until its stream
-    /// ends or it opens another one.
+    /// Lets the associations of the host with this key find this host's door, until `stream` ends
+    /// or that host opens another stream.
     pub(super) fn answer(self: &Arc<Self>, peer: PublicKey, stream: Bonded) {
         let mut callers = self.callers.lock();
         callers.retain(|key, it| {
             let is_busy = it.task.as_ref().is_some_and(|task| !task.is_finished());
-            // It has named no addresses lately.
+            // The caller has named no new address lately.
             let is_idle = it.targets.lock().is_idle(Instant::now());
             *key == peer || is_busy || !is_idle
         });
@@ -181,7 +181,7 @@ async fn exchange(
     }
 }
 
-/// Opens a stream for UDP addresses, which does not count as one of an application.
+/// Opens a stream for UDP addresses, which does not count as a stream of an application.
 async fn tell_by(client: &Client) -> io::Result<Bonded> {
     let opened = client.open(Purpose::Punch.opening()).await;
     let mut stream = opened.map_err(io::Error::other)?;
@@ -202,7 +202,7 @@ async fn tell(
         if matches!(timeout(TELL_AGAIN, seen.changed()).await, Ok(Err(_))) {
             return Ok(());
         }
-        // Each link's socket is seen about as soon as the first one.
+        // The gateway sees the sockets of all links at about the same time.
         sleep(SOON).await;
     }
 }
@@ -246,7 +246,7 @@ async fn knock(door: &dyn Sockets, mut named: watch::Receiver<Vec<SocketAddr>>) 
     }
 }
 
-/// The other host may accept later what its limits exclude now.
+/// The other host may accept later an address that its limits exclude now.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// More frequent lists are of no use, and each costs a look at the routes.
 const LIST_PAUSE: Duration = Duration::from_secs(1);

@@ -7,11 +7,11 @@ use crate::connection::{Counted, Observe};
 
 /// A connection that knows its remote address.
 pub trait Remote {
-    /// Returns the address to which it goes over a link; `None` where it follows the system's
-    /// routes, to this machine or to a network that only one link leads to.
+    /// Returns the address to which the connection goes over a link; `None` if the connection
+    /// follows the system's routes: to this machine, or to a network to which only one link leads.
     fn remote(&self) -> Option<IpAddr>;
 
-    /// Returns its socket.
+    /// Returns the connection's socket.
     fn socket(&self) -> BorrowedFd<'_>;
 }
 

@@ -1,4 +1,4 @@
-//! Host names of hosts in the book, wherever applications may ask for them.
+//! Names that belong to hosts in the book of known hosts, wherever applications use the names.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::transport::DialError;
 ///
 /// The daemon sends no query for these names to a name server, neither here nor at the gateway, and
 /// forwards no such query of captured applications. Otherwise others would learn which hosts this
-/// one knows, and a name server's answer could impersonate such a host.
+/// host knows, and a name server's answer could impersonate a known host.
 #[derive(Clone, Debug)]
 pub struct ReservedNames(Arc<NameStore>);
 
@@ -40,8 +40,8 @@ impl ReservedNames {
         self.0.by_host(host).is_some()
     }
 
-    /// Returns whether `name` contains the labels of a host in the book in sequence: as a service
-    /// of that host, or as its name with a search domain appended.
+    /// Returns whether `name` contains the name of a host in the book, label by label: as the name
+    /// of a service of that host, or with a search domain appended.
     pub(crate) fn is_within(&self, name: &str) -> bool {
         self.0.refresh();
         let labels: Vec<&str> = name.split('.').collect();
@@ -54,7 +54,7 @@ impl ReservedNames {
         })
     }
 
-    /// Wraps `ports` so that nothing is sent to these names.
+    /// Wraps `ports` so that no datagram is sent to these names.
     pub fn guard_ports(&self, ports: Arc<dyn DatagramPorts>) -> Arc<dyn DatagramPorts> {
         Arc::new(GuardedPorts {
             names: self.clone(),
@@ -63,7 +63,7 @@ impl ReservedNames {
     }
 }
 
-/// Refuses connections to hosts by name, where no sessions with them begin.
+/// Refuses connections to these names, in a process that begins no sessions with the hosts.
 impl<S> DialByName<S> for ReservedNames {
     fn dial<'a>(
         &'a self,
@@ -257,8 +257,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_datagram_goes_to_a_name_that_has_become_known() {
         let (_folder, store) = book();
-        let ports =
-            ReservedNames::new(Arc::clone(&store)).guard_ports(Arc::new(Counting::default()));
+        let ports = ReservedNames::new(Arc::clone(&store)).guard_ports(Arc::new(Counting::default()));
         let mut port = ports.open(Origin::default()).unwrap();
         let bob = destination("bob.example.org");
         assert!(port.send(&bob, b"x"));

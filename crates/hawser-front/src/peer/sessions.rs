@@ -15,11 +15,11 @@ pub trait Sessions: Send + Sync + 'static {
     /// Dials over a session; its streams keep the session for as long as they live.
     type Way: SessionDialer;
 
-    /// Returns the way to the peer with this key at `address`, where a session with it runs; begins
-    /// one where there is none. Never waits.
+    /// Returns a dialer to the peer with this key at `address`, if a session with the peer runs;
+    /// begins a session if there is none. Never waits.
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
 
-    /// Returns the way even while the session is being made: dialing waits for it.
+    /// As [`Self::way`], but also while the session is being made: dialing waits for the session.
     fn dialer(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way> {
         self.way(peer, address)
     }

@@ -3,9 +3,9 @@ use std::time::Duration;
 /// Settings of the search for peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// The reserved port.
+    /// The reserved port, on which peers listen.
     pub port: u16,
-    /// Time for which a peer that was found counts as one.
+    /// Time for which the result of a probe that found a peer is kept.
     pub keep_found: Duration,
     /// Time for which an address without a peer is not probed again.
     pub keep_missing: Duration,

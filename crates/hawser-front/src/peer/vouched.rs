@@ -1,11 +1,11 @@
 //! Servers whose keys are vouched for by their owners, for names that the user selects.
 //!
-//! A name that the user gives is held to its *voucher*, the file that its owner publishes over
-//! HTTPS ([`hawser_keys::voucher`]): connections to the ports in it go over a session with a server
-//! that proves one of its keys, or nowhere. Neither handshakes nor other keys on the path of such a
-//! connection change that. Without a voucher, all connections to the name are refused. Captured
-//! applications connect to addresses: an address that they or this host were told for such a name
-//! is held like the name.
+//! A name that the user gives is *held* to its *voucher*, the file that its owner publishes over
+//! HTTPS ([`hawser_keys::voucher`]): a connection to a port in the voucher goes over a session with
+//! a server that proves one of the voucher's keys, or is refused. Neither handshakes nor other keys
+//! on the connection's path change that. Without a voucher, all connections to the name are
+//! refused. Captured applications connect to addresses: an address that they or this host were told
+//! for a held name is held like the name.
 
 mod fetch;
 mod led;
@@ -76,7 +76,7 @@ impl VouchedServers {
         self.shared.names()
     }
 
-    /// Returns the clients, with the keys of their servers.
+    /// Returns the client of each session, with the key of its server.
     pub fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
         let clients = self.shared.pool.clients().into_iter();
         clients.map(|((_, key), client)| (key, client)).collect()
@@ -104,8 +104,8 @@ impl VouchedServers {
         held.is_ok()
     }
 
-    /// Redirects connections to the addresses in an answer to this process. The error says why not
-    /// all of them are redirected.
+    /// Has connections to the addresses in an answer redirected to this process. The error says why
+    /// not all of these connections are redirected.
     async fn hold_told(
         &self,
         watched: &Arc<Watched>,
@@ -114,15 +114,15 @@ impl VouchedServers {
     ) -> Result<(), String> {
         let answer = question.decode_answer(answer);
         let answer = answer.map_err(|error| error.to_string())?;
-        let answer = answer.ok_or("it is an answer to something else")?;
+        let answer = answer.ok_or("the answer is to another question")?;
         if answer.may_lead_elsewhere {
-            return Err("the answer has addresses that are not read".to_owned());
+            return Err("the answer may have addresses that Hawser does not read".to_owned());
         }
         if !question.is_for_addresses() {
             let has_none = answer.addresses.is_empty();
             return has_none
                 .then_some(())
-                .ok_or_else(|| "the question was not for addresses".to_owned());
+                .ok_or_else(|| "the answer has addresses, which were not asked for".to_owned());
         }
         let led = &self.shared.led;
         let version = led.note(watched, &answer.addresses);
@@ -130,7 +130,7 @@ impl VouchedServers {
         let is_turned = led.is_turned(version).await;
         is_turned
             .then_some(())
-            .ok_or_else(|| "the kernel does not redirect them yet".to_owned())
+            .ok_or_else(|| "the kernel does not redirect these connections yet".to_owned())
     }
 
     /// Sets the addresses of this machine's name servers, which are never held.
@@ -138,7 +138,8 @@ impl VouchedServers {
         self.shared.led.set_name_servers(servers);
     }
 
-    /// Returns whether connections to this address and port go through this process or nowhere.
+    /// Returns whether connections to this address and port are held to a voucher, so that they go
+    /// through this process or are refused.
     pub fn holds(&self, to: SocketAddr, origin: &Origin) -> bool {
         let (shared, to) = (&self.shared, Destination::from(to));
         !shared.is_all_by_gateway()
@@ -170,7 +171,7 @@ impl DialVouched<Bonded> for VouchedServers {
     }
 }
 
-/// For connections that the kernel places.
+/// For connections that the capture program in the kernel places on links.
 impl HeldDestinations for VouchedServers {
     fn held(&self) -> (u64, Vec<SocketAddr>) {
         self.shared.held_addresses()

@@ -81,7 +81,7 @@ impl<D> Context<D> {
         let mut guesses = self.guesses.lock();
         let now = Instant::now();
         if !guesses.admits(now, asker) {
-            debug!(%asker, "too many wrong passwords, refusing all for ten seconds");
+            debug!(%asker, "refusing all passwords from this address: too many were wrong");
             return false;
         }
         let is_right = check();

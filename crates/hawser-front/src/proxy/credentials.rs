@@ -67,7 +67,7 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Shows neither of them.
+    /// Shows neither the user name nor the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
     }

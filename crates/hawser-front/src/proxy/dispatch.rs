@@ -22,7 +22,7 @@ pub(super) async fn serve<C: ByteStream, D: Dialer>(client: C, ends: Ends, conte
             counters.slow_clients.fetch_add(1, Ordering::Relaxed);
         }
         Err(Fault::Malformed(reason)) => {
-            debug!(%reason, "connection refused");
+            debug!(%reason, "refused a client's connection");
             counters.malformed.add(reason);
         }
     }

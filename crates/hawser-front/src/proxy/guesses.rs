@@ -42,7 +42,7 @@ impl Guesses {
         guesser.wrong = (guesser.forgive(now) + 1).min(ALLOWED);
     }
 
-    /// Evicts entries without unexpired guesses; in a full table also the one with the fewest.
+    /// Evicts entries without unexpired guesses; in a full table also the entry with the fewest.
     fn make_room(&mut self, now: Instant) {
         if self.0.len() < MAX_GUESSERS {
             return;
@@ -76,7 +76,7 @@ fn customer(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Wrong guesses at once.
+/// Most wrong guesses of one address or /64 at once.
 const ALLOWED: u32 = 10;
 const FORGIVE_EVERY: Duration = Duration::from_secs(10);
 /// Each entry takes some 100 bytes.

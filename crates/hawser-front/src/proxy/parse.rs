@@ -37,7 +37,7 @@ pub enum Malformed {
     #[error("unknown protocol")]
     UnknownProtocol,
     /// The connection ended in the middle of a request.
-    #[error("cut short")]
+    #[error("message cut short")]
     Truncated,
     /// A version number that does not fit the protocol.
     #[error("wrong version number")]

@@ -75,7 +75,7 @@ pub fn parse_login(bytes: &[u8], credentials: &Credentials) -> Parse<bool> {
     }
 }
 
-/// Splits off bytes that stand behind their number; returns them and the rest.
+/// Splits off the bytes that follow a one-byte count of them; returns them and the rest.
 fn take_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(length))

@@ -31,7 +31,7 @@ pub struct ProxyStats {
     pub http_requests: u64,
     /// Clients that did not finish a request in time.
     pub slow_clients: u64,
-    /// Bytes refused, by reason.
+    /// Malformed requests and datagrams of clients that were refused, by reason.
     pub malformed: BTreeMap<Malformed, u64>,
     /// Responses of HTTP servers refused, by reason.
     pub malformed_responses: BTreeMap<Malformed, u64>,

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use super::{Lookup, Redirected};
 use crate::connection::Origin;
 
-/// Finds the original destination of a connection: the address at which it was accepted, as the
-/// kernel's transparent proxying has it. One host has at most a quarter of all places.
+/// Finds the original destination of a connection: under the kernel's transparent proxying, the
+/// local address of the accepted socket. One host may have at most a quarter of all connections.
 ///
 /// Connections to this machine itself are refused: they were not to be forwarded, so a program has
 /// connected to the port directly.
@@ -24,7 +24,7 @@ pub struct Forwarded {
 /// Number of open connections, by host.
 type Hosts = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
 
-/// The place of one connection of a host.
+/// Counts one connection of a host as open, until dropped.
 #[derive(Debug)]
 pub struct HostPlace {
     hosts: Hosts,

@@ -81,9 +81,9 @@ fn a_downgrade_of_a_server_that_is_vouched_for_is_refused_and_told() {
     };
     for arguments in [&[][..], &["--discover"]] {
         let up = stage.up_vouched(arguments);
-        refused("it proves the key", &up);
+        refused("the host proves the key", &up);
         if stage.attacks(CLOSES_AND_STRIPS, test) {
-            refused("port 745 is not reached", &up);
+            refused("can't reach port 745 of the name", &up);
             stage.attacks("", test);
         }
         up.end();
@@ -94,7 +94,7 @@ fn a_downgrade_of_a_server_that_is_vouched_for_is_refused_and_told() {
 
     // Nor when no host with Hawser is there.
     let up = stage.up_vouched(&["--discover"]);
-    refused("port 745 is not reached", &up);
+    refused("can't reach port 745 of the name", &up);
     up.end();
     let log = std::fs::read_to_string(stage.place.path("nginx/access.log")).unwrap();
     assert!(!log.contains("/never"), "{log}");

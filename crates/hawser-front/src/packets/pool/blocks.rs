@@ -27,9 +27,9 @@ pub(super) struct BlockPlaces {
 
 /// The owners of blocks.
 ///
-/// A client keeps its block until all blocks are given, another client needs it, and it has rested.
-/// Before that, the kernel may remember connections of the client's hosts, and their packets would
-/// reach hosts of the next owner.
+/// A client keeps its block until all blocks are given, another client needs one, and the block was
+/// unused for a while. Before that, the kernel may remember connections of the client's hosts, and
+/// their packets would reach hosts of the next owner.
 #[derive(Debug)]
 pub(super) struct Blocks {
     given: BTreeMap<u32, Given>,
@@ -115,7 +115,7 @@ impl BlockPlaces {
 }
 
 impl Blocks {
-    /// All blocks are free. `rest`: how long a block must be unused before another client gets it.
+    /// Creates free blocks. `rest`: how long a block must be unused before another client gets it.
     pub(super) fn new(rest: Duration) -> Self {
         Self {
             given: BTreeMap::new(),
@@ -147,9 +147,9 @@ impl Blocks {
         }
     }
 
-    /// Gives a client a block: the one that it has, else a free one, else the one that has rested
-    /// longest. `is_there`: whether a client has a tunnel. `is_free`: whether no single address of
-    /// these numbers was given.
+    /// Gives a client a block: its present block, else a free one, else the block that was unused
+    /// for longest. `is_there`: whether a client has a tunnel. `is_free`: whether no client itself
+    /// has an address with one of these numbers.
     pub(super) fn give(
         &mut self,
         now: Instant,
@@ -171,7 +171,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// Returns the block that was unused for longest, if it has rested long enough.
+    /// Returns the block that was unused for longest, if that was long enough.
     fn rested(&self, now: Instant, is_there: impl Fn(ClientId) -> bool) -> Option<u32> {
         let has_rested = |given: &Given| now.saturating_duration_since(given.used_at) >= self.rest;
         let given = self.given.iter();
@@ -188,7 +188,7 @@ impl Blocks {
 
 /// Number of IPv4 addresses in a block: hosts differ in the last bits of their own addresses.
 const V4_SIZE: u32 = 64;
-/// Number of these bits in IPv6, where hosts choose them at random.
+/// Number of bits in which hosts of a block differ in IPv6, where hosts choose them at random.
 const V6_BITS: u8 = 16;
 const MAX_BLOCKS: u32 = 512;
 

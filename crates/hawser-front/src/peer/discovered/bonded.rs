@@ -29,7 +29,7 @@ impl DiscoveredServers {
     }
 }
 
-/// For connections that the kernel places.
+/// For connections that the capture program in the kernel places on links.
 impl BondedServers for DiscoveredServers {
     fn bonded(&self) -> Vec<SocketAddr> {
         let running = self.shared.running().into_iter();
@@ -44,7 +44,8 @@ impl BondedServers for DiscoveredServers {
 }
 
 impl Shared {
-    /// Returns the pin of the server with which a session was begun, if it still has that key.
+    /// Returns the pin of the server with which a session was begun, if the pin still has the
+    /// session's key.
     fn pin_of(&self, (at, key): (SocketAddr, PublicKey)) -> Option<Pin> {
         self.pin(at).filter(|pin| pin.key == key)
     }
@@ -54,7 +55,7 @@ impl Shared {
         let clients = self.pool.clients().into_iter();
         let admitted = clients.filter(|(_, client)| client.is_admitted());
         let pins = admitted.filter_map(|(it, _)| self.pin_of(it));
-        // A session that began on a connection to the service may have no probe result.
+        // The server of a session that began on a connection to the service may be unprobed.
         let known = |pin: &Pin| self.finder.known(pin.at.ip());
         let is_its = |pin: &Pin| known(pin).is_none_or(|key| key == pin.key);
         let (now, servers) = (Instant::now(), self.servers.lock());

@@ -2,7 +2,7 @@
 //!
 //! The server has agreed, so its Hawser holds the connection, on the port of the service. The
 //! connection becomes the first channel of a session, and the application's data a stream in it. So
-//! the first connection to an unknown server goes over all links, without a preceding one.
+//! even the first connection to an unknown server goes over all links.
 //!
 //! Source: BATCP §3.1.
 
@@ -39,13 +39,13 @@ struct TakenConnection {
     link: LinkIndex,
     at: SocketAddr,
     hint: KeyHint,
-    /// Time at which it was established, by the kernel's clock. Nothing was sent on it since.
+    /// Time at which the connection was established, by the kernel's clock. Nothing was sent since.
     since: KernelTime,
 }
 
 impl Shared {
-    /// Returns whether a connection to `destination` at `at` asks for a bond in its handshake. If
-    /// it requires a session, it asks even though the last session was of no use.
+    /// Returns whether a connection to `destination` at `at` asks for a bond in its handshake. A
+    /// connection that requires a session asks even while the server is set aside.
     pub(super) fn asks_bond(
         &self,
         at: SocketAddr,
@@ -93,7 +93,7 @@ impl Shared {
             .map_or(BondAnswer::None, BondAnswer::Taken)
     }
 
-    /// Returns how the connection continues; `None` where it stays an ordinary connection.
+    /// Returns how the connection continues in a session; `None` where it stays an ordinary one.
     fn taken<'a>(
         self: &'a Arc<Self>,
         learnt: &Learnt,
@@ -183,7 +183,7 @@ impl Shared {
         let handshake = match timeout(GREETING, tls.handshake(taken.stream)).await {
             Ok(Ok(handshake)) => handshake,
             Ok(Err(error)) => {
-                tracing::debug!(%at, %error, "no session on this connection");
+                tracing::debug!(%at, %error, "can't begin a session on this connection");
                 return None;
             }
             Err(_) => return None,
@@ -215,7 +215,8 @@ impl Shared {
         Some((pin, way?))
     }
 
-    /// The port where a session has begun, for further connections.
+    /// Returns the service's port on which a session has begun, for the session's further
+    /// connections.
     pub(super) fn service_port(self: &Arc<Self>, at: SocketAddr, hint: KeyHint) -> ServicePort {
         ServicePort {
             at,
@@ -229,9 +230,9 @@ impl Shared {
 /// A service's port, where Hawser takes further connections of a session as well.
 pub(super) struct ServicePort {
     at: SocketAddr,
-    /// Hint of the key that the server has proved there.
+    /// Hint of the key that the server has proved at this port.
     hint: KeyHint,
-    /// Until then this session's handshakes do not ask, because one got no answer.
+    /// Until this time, this session's handshakes ask for no bond: an earlier one got no answer.
     silent_until: Mutex<Option<Instant>>,
     /// The servers whose sessions hold this port; weak, since they own it in turn.
     servers: Weak<Shared>,
@@ -297,5 +298,5 @@ fn is_stale(since: KernelTime) -> bool {
 const MAX_SILENCE: Duration = Duration::from_millis(50);
 /// Time for the handshake of the session.
 const GREETING: Duration = Duration::from_secs(5);
-/// A session that begins takes two round trips more than a connection that is carried as it is.
+/// A session that begins takes two round trips more than an ordinary connection.
 const HEAD_START: Duration = Duration::from_secs(1);

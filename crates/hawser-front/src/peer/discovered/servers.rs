@@ -19,26 +19,27 @@ pub(super) struct Servers {
 struct Server {
     /// Time of the last connection over a link that could have gone over a session.
     asked: Option<Instant>,
-    /// Its handshake has said that it has Hawser.
+    /// A handshake has announced that the server has Hawser.
     has_offered: bool,
     hint: Option<KeyHint>,
-    /// Until then connections go without a session.
+    /// Time until which connections go without a session.
     aside_until: Option<Instant>,
-    /// Until then no handshake asks for a bond.
+    /// Time until which no handshake asks for a bond.
     no_bond_until: Option<Instant>,
-    /// The last pause after a refused bond.
+    /// Length of the last pause after a refused bond.
     refused_for: Option<Duration>,
     problem: Option<Problem>,
 }
 
-/// A server that has Hawser, with which a session is begun.
+/// A server that has Hawser, with which a session was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundServer {
-    /// Its address and port.
+    /// The server's address and port.
     pub at: SocketAddr,
-    /// Its key, which is pinned.
+    /// The server's key, which is pinned.
     pub key: PublicKey,
-    /// Its handshake has said that it has Hawser, in this run. Otherwise a probe has shown it.
+    /// True if a handshake in this run has announced that the server has Hawser; otherwise a
+    /// probe has shown it.
     pub by_handshake: bool,
     /// True if a session with the server runs now, which carries the connections to it.
     pub is_bonded: bool,
@@ -47,7 +48,7 @@ pub struct FoundServer {
 /// A server that connections go to without a session, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotBonded {
-    /// Its address and port.
+    /// The server's address and port.
     pub at: SocketAddr,
     /// The problem.
     pub problem: Problem,
@@ -58,7 +59,7 @@ pub struct NotBonded {
 #[non_exhaustive]
 pub enum Problem {
     /// The proved key differs: another host, an attacker, or a server that was set up anew.
-    #[error("it proves the key {got}, and {pinned} is pinned")]
+    #[error("the server proves the key {got}, but {pinned} is pinned")]
     OtherKey {
         /// The key that this host keeps.
         pinned: PublicKey,
@@ -66,12 +67,12 @@ pub enum Problem {
         got: PublicKey,
     },
     /// The handshake names another key than the one that is pinned or was proved.
-    #[error("its handshake speaks of another key")]
+    #[error("the server's handshake names another key")]
     OtherHint,
-    /// Its handshake made an offer before; a middlebox may remove it.
-    #[error("its handshake says nothing of Hawser any more")]
+    /// An earlier handshake made an offer; a middlebox may remove it now.
+    #[error("the server's handshake no longer announces Hawser")]
     NotOffered,
-    /// The session is of no use for this port.
+    /// The session carries no streams to this port.
     #[error("streams to this port fail: {0}")]
     Refused(DialError),
 }
@@ -214,7 +215,7 @@ impl Servers {
 const WANTED_FOR: Duration = Duration::from_secs(60);
 /// Time for which connections go without a session that was of no use.
 pub(super) const ASIDE: Duration = Duration::from_secs(60);
-/// The same for a session that does not lead to the port at all.
+/// Time for which connections go without a session that does not lead to their port at all.
 pub(super) const NOT_FRONTED: Duration = Duration::from_secs(600);
 /// The longest pause after refused bonds.
 const MAX_REFUSED_PAUSE: Duration = Duration::from_secs(3600);

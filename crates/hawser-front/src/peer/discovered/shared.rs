@@ -48,7 +48,7 @@ pub(super) struct Shared {
     pub(super) turns: Turns,
 }
 
-/// Queries about handshakes.
+/// Functions that look up results of handshakes.
 pub(super) struct Spoken {
     /// Whether handshakes with an address reveal nothing.
     pub(super) are_silent: Box<AreSilent>,
@@ -71,14 +71,14 @@ impl Shared {
         Some(SocketAddr::new(address.to_canonical(), destination.port))
     }
 
-    /// Returns the pin for an address and port of a host that this one has not enrolled with.
+    /// Returns the pin for an address and port, unless this host has enrolled with the host there.
     pub(super) fn pin(&self, at: SocketAddr) -> Option<Pin> {
         let pin = self.pins.pin(at, UnixTime::now())?;
         (!(self.is_enrolled)(at.ip().to_canonical())).then_some(pin)
     }
 
-    /// Returns whether connections must go over a session or be refused. The key is proved for the
-    /// address, so an unconfirmed pin says nothing about the port.
+    /// Returns whether connections to the pin's port must go over a session or be refused. A
+    /// server proves its key for all ports of an address, so an unconfirmed pin is not enough.
     pub(super) fn is_required(&self, pin: Pin) -> bool {
         self.require_bonded && pin.is_confirmed
     }
@@ -89,8 +89,8 @@ impl Shared {
         self.seek(at, self.may_have_it(at));
     }
 
-    /// Does the same for a connection that the kernel has placed. Where handshakes are not
-    /// observed, a probe for each such connection would probe every destination of the machine.
+    /// As [`Self::look_for`], for a connection that the kernel has placed on a link. Probes no
+    /// server where handshakes are not observed: that would probe every destination.
     pub(super) fn look_for_placed(self: &Arc<Self>, at: SocketAddr) {
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         self.seek(at, self.is_likely(at));
@@ -120,7 +120,7 @@ impl Shared {
         self.spoken.is_none() || self.is_likely(at)
     }
 
-    /// Returns whether the server has shown that it has Hawser, or can't be observed.
+    /// Returns whether the server has shown that it has Hawser, or its handshakes reveal nothing.
     pub(super) fn is_likely(&self, at: SocketAddr) -> bool {
         let has_said_so = self.servers.lock().has_offered(at);
         let spoken = self.spoken.as_ref();
@@ -159,8 +159,8 @@ impl Shared {
         }
     }
 
-    /// Returns a session with the server at `at` that has proved the pinned key or is about to,
-    /// with that pin.
+    /// Returns a dialer for a session in which the server at `at` has proved the pinned key or is
+    /// about to prove it, with the pin.
     pub(super) fn hopeful(&self, at: SocketAddr) -> Option<(Pin, BondDialer)> {
         let pin = self.pin(at)?;
         Some((pin, self.pool.hopeful(far(pin))?))
@@ -251,7 +251,7 @@ pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
     let is_amiss = shared.servers.lock().is_set_aside(at, Instant::now());
     let pin = match shared.pins.pin(at, UnixTime::now()) {
         Some(pin) => pin,
-        // The server is set aside, as for a port that is not fronted.
+        // The server is set aside, for example because it does not front this port.
         None if is_amiss => return,
         None => {
             let pins = Arc::clone(&shared.pins);
@@ -287,5 +287,5 @@ pub(super) async fn change<T: Send + 'static>(
     }
 }
 
-/// Lifetime of a pin until the server has named one.
+/// Lifetime of a pin until the server has named a lifetime.
 pub(super) const FIRST_PIN: Duration = Duration::from_secs(86_400);

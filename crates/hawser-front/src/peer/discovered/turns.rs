@@ -1,4 +1,4 @@
-//! Turns of connections that could all begin a session.
+//! Lets one of several connections at once begin the session with their server.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Of several connections to a server at once, one begins the session.
+/// Locks by server: of several connections at once, the holder of the lock begins the session.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<BTreeMap<SocketAddr, Turn>>);
 

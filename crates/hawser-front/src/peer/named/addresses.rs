@@ -6,8 +6,8 @@ use hawser_sip::sdp::Candidate;
 use crate::address::{Refusal, classify};
 
 /// Returns the addresses to try, the preferred ones first: those on the internet and in private
-/// networks. Two hosts in one house share only the latter. A host in the book can make this host
-/// connect to a neighbour's port, but only with a handshake that reveals nothing.
+/// networks. Two hosts in one house share only a private network. A host in the book can make this
+/// host connect to a neighbour's port, but only with a handshake that reveals nothing.
 pub(super) fn reachable(candidates: &[Candidate]) -> Vec<HostPort> {
     let mut sorted: Vec<&Candidate> = candidates.iter().collect();
     sorted.sort_by_key(|candidate| std::cmp::Reverse(candidate.priority));

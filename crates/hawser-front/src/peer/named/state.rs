@@ -42,16 +42,16 @@ pub type StartClient = dyn Fn(PublicKey, Vec<HostPort>) -> Option<Arc<Client>> +
 /// Begins to connect through a gateway to the host with a key, where it can.
 pub type StartRelayed = dyn Fn(PublicKey) -> Option<Arc<Client>> + Send + Sync;
 
-/// Functions that begin clients of other hosts' doors.
+/// Functions that make clients, which connect to other hosts.
 pub(super) struct Starts {
     pub(super) direct: Box<StartClient>,
-    /// Begins a relayed client; `None` without a gateway to meet at.
+    /// Makes a client that connects through a gateway; `None` without a gateway.
     pub(super) relayed: Option<Box<StartRelayed>>,
     /// Finds UDP paths beside a relayed session.
     pub(super) punching: Option<Arc<Punching>>,
 }
 
-/// How a client reaches the other host's door.
+/// How a client reaches the other host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Route {
     /// Over the links.
@@ -68,12 +68,12 @@ pub(super) enum Way {
     Door(Arc<Gateway>, PublicKey),
 }
 
-/// One host.
+/// The state of one host.
 #[derive(Default)]
 struct Peer {
-    /// The addresses that it named last.
+    /// The addresses that the host named last.
     addresses: Vec<HostPort>,
-    /// Sessions with it; a direct one sorts before a relayed one.
+    /// Sessions with the host; a direct one sorts before a relayed one.
     sessions: BTreeMap<Route, Running>,
     /// Connections that wait for a session.
     waiting: usize,
@@ -83,7 +83,7 @@ struct Peer {
     failures: u32,
 }
 
-/// A client of the other host's door.
+/// A client that connects to the other host.
 struct Running {
     key: PublicKey,
     client: Arc<Client>,
@@ -123,7 +123,7 @@ impl Shared {
         if self.door.is_connected(&key) {
             return Some(Way::Door(Arc::clone(&self.door), key));
         }
-        // Only opening a stream shows whether the other host admits this one.
+        // Only opening a stream shows whether the other host admits this host.
         let mut clients = clients.into_iter();
         clients.find(|it| it.is_connected()).map(Way::Client)
     }
@@ -249,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// Returns the state for punching, where there is a gateway.
+    /// Returns the state of hole punching; `None` without a gateway.
     pub(super) fn punching(&self) -> Option<&Arc<Punching>> {
         self.starts.punching.as_ref()
     }
@@ -310,7 +310,7 @@ impl Shared {
         let problem = |route| {
             let running = sessions?.get(&route)?;
             let problem = running.client.snapshot(0).problem;
-            Some(problem.unwrap_or_else(|| "it does not answer".to_owned()))
+            Some(problem.unwrap_or_else(|| "the host does not answer".to_owned()))
         };
         let relayed = match (problem(Route::Relayed), &self.starts.relayed) {
             (Some(problem), _) => format!("through the gateway: {problem}"),
@@ -319,7 +319,7 @@ impl Shared {
         };
         match problem(Route::Direct) {
             None => format!("{called}; {relayed}"),
-            Some(problem) => format!("{problem}; it does not connect here either; {relayed}"),
+            Some(problem) => format!("{problem}; the host does not connect here either; {relayed}"),
         }
     }
 
@@ -358,7 +358,7 @@ impl Shared {
                 if peer.waiting > 0 || is_used {
                     running.used = Instant::now();
                 }
-                // The attempt has shown that no direct way leads there.
+                // The attempt has shown that no direct way leads to the host.
                 let is_tried = running.begun.elapsed() > DIRECT_PATIENCE;
                 let is_vain = route == Route::Direct && is_relayed && is_tried;
                 let is_vain = is_vain && !running.client.is_connected();
@@ -409,7 +409,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Serves the streams that the other host opens in a session which this one has begun.
+/// Serves the streams that the other host opens in a session that this host has begun.
 async fn serve(offers: Arc<Offers>, peer: PublicKey, client: Arc<Client>) {
     while let Some(stream) = client.accept().await {
         let stream = Bonded::of_client(stream, Arc::clone(&client));
@@ -419,7 +419,7 @@ async fn serve(offers: Arc<Offers>, peer: PublicKey, client: Arc<Client>) {
 
 const NEEDS_GATEWAY: &str = "hosts that are both behind NAT need a gateway that both have enrolled \
      with, started with `hawser serve --meet`";
-const NO_ADDRESS: &str = "it names no address that could be tried";
+const NO_ADDRESS: &str = "the host names no address that could be tried";
 /// Time for which a direct session is tried beside a session through the gateway.
 const DIRECT_PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which a failed search is not repeated.

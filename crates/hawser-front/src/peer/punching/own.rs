@@ -89,7 +89,7 @@ impl Observer {
         tokio::select! {
             ended = hearing => ended,
             () = sending => Ok(()),
-            // The next stream goes to the session that replaces this one.
+            // The next stream goes to the session that replaces this session.
             () = session.superseded() => Ok(()),
             Ok(()) = links.changed() => Ok(()),
         }

@@ -29,7 +29,7 @@ pub(super) fn pause_after(turn: u32) -> Duration {
     if turn < QUICK_TURNS { SOON } else { KEEP }
 }
 
-/// Quick turns, while the first packets of an association are in flight.
+/// Number of sends in quick turn, while the first packets of an association are in flight.
 const QUICK_TURNS: u32 = 20;
 pub(super) const SOON: Duration = Duration::from_millis(250);
 /// NATs forget UDP flows after 30 s at the soonest (RFC 4787 asks for 120 s).

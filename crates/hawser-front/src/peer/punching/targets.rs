@@ -1,5 +1,5 @@
-//! Selects which addresses that another host names this host sends to: the other host must not be
-//! able to make this one scan a network.
+//! Selects, of the addresses that another host names, those to which this host sends: the other
+//! host must not be able to make this host scan a network.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ impl Targets {
             }
             chosen.push(*address);
         }
-        // Another order is no change.
+        // The same addresses in another order are no change.
         chosen.sort_unstable();
         self.current.clone_from(&chosen);
         chosen
@@ -69,7 +69,7 @@ pub(super) fn may_be_sent_to(address: SocketAddr, on_links: &[IpNet]) -> bool {
     is_host && address.port() != 0
 }
 
-/// Most new addresses of one host within [`PERIOD`]: as after four moves with all of its links.
+/// Most new addresses of one host within [`PERIOD`]: enough for four moves with all of its links.
 const MAX_NEW: usize = 4 * MAX_ADDRESSES;
 const PERIOD: Duration = Duration::from_secs(600);
 

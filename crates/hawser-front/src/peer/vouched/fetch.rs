@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use crate::root_certificates::RootCertificates;
 use crate::transport::{ByteStream, DialError};
 
-/// Why there is no voucher.
+/// Why a voucher can't be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     /// The name's port for HTTPS can't be reached.
@@ -82,7 +82,7 @@ async fn ask<S: ByteStream>(
         .header(ACCEPT, "text/plain")
         .header(CONNECTION, "close")
         .body(String::new());
-    let request = request.unwrap_or_else(|_| unreachable!("a name is a header's value"));
+    let request = request.unwrap_or_else(|_| unreachable!("a host name is a valid header value"));
     let exchange = async {
         let answer = sender.send_request(request).await?;
         if answer.status() != StatusCode::OK {
@@ -116,7 +116,7 @@ async fn read(mut body: Incoming) -> Result<Vec<u8>, FetchError> {
     Ok(bytes)
 }
 
-/// The port for HTTPS: the owner of another port of a name need not speak for the name.
+/// The port for HTTPS. A server at another port need not belong to the name's owner.
 pub(super) const HTTPS: u16 = 443;
 /// Source: RFC 8615 §3.
 const PATH: &str = "/.well-known/hawser";

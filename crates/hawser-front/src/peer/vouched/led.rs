@@ -34,7 +34,7 @@ pub(super) struct Led {
     /// Grows with each new address, and starts at 0.
     version: watch::Sender<u64>,
     /// The version up to which the kernel's program redirects connections to this process; `None`
-    /// without such a program.
+    /// without a program in the kernel.
     turned: watch::Sender<Option<u64>>,
 }
 
@@ -45,21 +45,21 @@ type Known = BTreeMap<IpAddr, Vec<Told>>;
 struct Told {
     of: Arc<Watched>,
     at: Instant,
-    /// A server there has proved a key of the name.
+    /// A server at the address has proved a key of the name.
     is_proved: bool,
 }
 
 /// Why connections to an address are not held to the voucher of a name that leads there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotHeld {
-    #[error("it leads to more addresses than there is room for")]
+    #[error("the name leads to more addresses than the table has room for")]
     NoRoom,
     #[error("{0} is an address of this machine, of its links or of its name servers")]
     Never(IpAddr),
 }
 
 impl Led {
-    /// Creates an empty table for so many names. Addresses of `machine` are never in it.
+    /// Creates an empty table for this number of names. Addresses of `machine` are never held.
     pub(super) fn new(names: usize, machine: ThisMachine) -> Self {
         Self {
             known: Mutex::default(),
@@ -217,9 +217,9 @@ impl Told {
     }
 }
 
-/// Lifetime of an entry: few answers may be kept for longer, and few applications keep them.
+/// Lifetime of an entry: few answers may be kept for longer, and few applications keep answers.
 const REMEMBERED_FOR: Duration = Duration::from_secs(86_400);
-/// Time for which an address keeps its place though no server there has proved a key.
+/// Time for which an address keeps its place although no server at it has proved a key.
 const UNPROVED_FOR: Duration = Duration::from_secs(3600);
 /// Most addresses of all names; the kernel's table has several ports for each of them.
 pub(super) const MAX_ADDRESSES: usize = 512;

@@ -1,4 +1,4 @@
-//! Settings that hold names to their vouchers, and the types that result.
+//! Settings for names that are held to their vouchers, and the state of these names.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +41,7 @@ pub struct VouchedSettings {
 /// Begins to connect to the server with this key at this address, if possible.
 pub type StartVouched = dyn Fn(SocketAddr, PublicKey) -> Option<Arc<Client>> + Send + Sync;
 
-/// A name that is held to its voucher, as it is now.
+/// The current state of a name that is held to its voucher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VouchedName {
     /// The name.
@@ -49,15 +49,16 @@ pub struct VouchedName {
     /// The ports whose connections go over a session; empty without a voucher, or where the voucher
     /// says that the name has no Hawser.
     pub ports: BTreeSet<u16>,
-    /// Expiry of its voucher. `None` without a voucher: all connections to the name are refused.
+    /// Expiry of the voucher. `None` without a voucher: all connections to the name are refused.
     pub until: Option<UnixTime>,
-    /// Whether a session with it runs.
+    /// Whether a session with a server of the name runs.
     pub is_bonded: bool,
-    /// Why its last connection was refused, or would be; `None` where it was not.
+    /// Why the last connection to the name was refused; `None` if it was not refused.
     pub refused: Option<String>,
-    /// Why the last fetch of its voucher failed, where an older one still holds.
+    /// Why the last fetch of the voucher failed; an older voucher may still hold.
     pub stale: Option<String>,
 }
 
-/// Opens a stream to a server that proves a key of its voucher, and tells its address.
+/// Opens a stream to a server that proves a key of the name's voucher, and returns the server's
+/// address and the stream.
 pub type VouchedWay<'a, S> = BoxFuture<'a, Result<(IpAddr, S), DialError>>;

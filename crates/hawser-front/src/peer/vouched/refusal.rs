@@ -10,18 +10,18 @@ use crate::transport::DialError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// No voucher for the name is known, or it has expired.
-    #[error("its voucher is not known: {0}")]
+    #[error("the name's voucher is not known: {0}")]
     NoVoucher(String),
     /// No address of the name answers at the port for hosts that have not enrolled.
-    #[error("its port {port} is not reached: {error}")]
+    #[error("can't reach port {port} of the name: {error}")]
     NotReached {
         /// The port.
         port: u16,
         /// The error of the attempt.
         error: DialError,
     },
-    /// The host that answers there proves no key at all.
-    #[error("the host at its port {port} proves no key: {reason}")]
+    /// The host that answers at this port proves no key at all.
+    #[error("the host at port {port} of the name proves no key: {reason}")]
     NoKey {
         /// The port.
         port: u16,
@@ -29,7 +29,7 @@ pub(super) enum Refusal {
         reason: String,
     },
     /// The proved key is that of another host or an attacker, or its owner does not vouch for it.
-    #[error("it proves the key {got}, and the voucher has {}", listed(.vouched))]
+    #[error("the host proves the key {got}, but the voucher has {}", listed(.vouched))]
     OtherKey {
         /// The key that was proved.
         got: PublicKey,
@@ -37,10 +37,10 @@ pub(super) enum Refusal {
         vouched: BTreeSet<PublicKey>,
     },
     /// The server has proved its key, but no session was made.
-    #[error("there is no session with it: {0}")]
+    #[error("there is no session with the server: {0}")]
     NoSession(DialError),
     /// The server refuses the stream.
-    #[error("it refuses a stream to this port: {0}")]
+    #[error("the server refuses a stream to this port: {0}")]
     Stream(DialError),
 }
 

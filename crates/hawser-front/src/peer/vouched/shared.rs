@@ -51,12 +51,13 @@ pub(super) struct Shared {
     pub(super) led: Led,
 }
 
-/// The names and address that a connection is held to.
+/// The names to whose vouchers a connection is held, and the connection's address.
 pub(super) struct Held {
-    /// Names that lead to its destination; at least one, the most recently told first.
+    /// Names that lead to the destination; at least one, the most recently told first.
     pub(super) names: Vec<Arc<Watched>>,
-    /// The address of the connection, if only the address is known. The answer that led to it may
-    /// be forged, and the address another host's. So only a server at this address counts.
+    /// The address of the connection, if only the address is known. The answer of a name server
+    /// that led to it may be forged, and the address may be another host's. So only a server at
+    /// this address counts.
     pub(super) at: Option<IpAddr>,
 }
 
@@ -215,7 +216,7 @@ impl Shared {
                 return None;
             };
             let problem = watched.problem();
-            let problem = problem.unwrap_or_else(|| "it is being fetched".to_owned());
+            let problem = problem.unwrap_or_else(|| "the voucher is being fetched".to_owned());
             let error = self.refuse(&watched, port, Refusal::NoVoucher(problem));
             return Some(async move { Err(error) }.boxed());
         }
@@ -357,7 +358,7 @@ impl Shared {
     ) -> Result<Counted<TcpStream>, DialError> {
         let destination = Destination::new(Host::Name(watched.name.clone()), port);
         let addresses = self.links.resolve(&destination).await?;
-        // Applications may know these addresses from elsewhere. They are told only held addresses.
+        // Applications may know these addresses from other sources: Hawser tells only held ones.
         let _ = self.led.note(watched, &addresses);
         let request = resolved(Origin::default().towards(&destination), &addresses);
         self.links.dial(request, addresses, Vec::new()).await
@@ -429,10 +430,10 @@ fn tell(name: &HostName, kept: &KeptVoucher) {
         Some(bonded) => {
             let ports: Vec<String> = bonded.ports.iter().map(u16::to_string).collect();
             let (keys, ports) = (bonded.keys.len(), ports.join(" "));
-            tracing::info!(%name, keys, ports, "voucher known: connections to these ports go over \
-                a session with one of its keys, or are refused");
+            tracing::info!(%name, keys, ports, "applying voucher: connections to these ports go \
+                over a session with one of the voucher's keys, or are refused");
         }
-        None => tracing::info!(%name, "voucher says that the name has no Hawser any more"),
+        None => tracing::info!(%name, "voucher says that the name no longer has Hawser"),
     }
 }
 
@@ -442,7 +443,7 @@ fn as_its_own(stream: &Counted<TcpStream>) -> std::io::Result<TcpStream> {
     TcpStream::from_std(socket.into())
 }
 
-/// Most ports of an address, of all names that lead there, that the kernel is told one by one.
+/// Most ports of an address, over all names that lead there, that the kernel's table lists.
 const MAX_LISTED: usize = 8;
 const _: () = assert!(MAX_LISTED * MAX_ADDRESSES <= MAX_PEERS);
 /// The longest time between two fetches of a voucher.

@@ -144,12 +144,12 @@ async fn what_goes_to_an_address_is_for_a_server_there_and_the_name_whose_key_th
     let connected = scene.connect_at("127.0.0.1", &names[..1]).await;
     assert_eq!(connected, DialError::RefusedByPolicy);
     let refused = scene.refused(names[0]).unwrap();
-    assert!(refused.contains("it proves the key"), "{refused}");
+    assert!(refused.contains("the host proves the key"), "{refused}");
     // A server elsewhere does not count either, although it has proved its key.
     let connected = scene.connect_at("127.0.0.2", &names[1..]).await;
     assert_eq!(connected, DialError::ConnectionRefused);
     let refused = scene.refused(names[1]).unwrap();
-    assert!(refused.contains("is not reached"), "{refused}");
+    assert!(refused.contains("can't reach port"), "{refused}");
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn connections_to_vouched_ports_of_the_name_go_by_a_session_or_nowhere() {
     assert_eq!(connected, Some(DialError::ConnectionRefused));
     let refused = scene.servers.names().remove(0).refused.unwrap();
     assert!(
-        refused.starts_with("port 443: its port 1 is not reached"),
+        refused.starts_with("port 443: can't reach port 1 of the name"),
         "{refused}"
     );
     // Not every resolver knows the name with a final dot.
@@ -249,7 +249,7 @@ async fn without_a_voucher_everything_is_refused_and_with_one_that_says_none_not
     assert_eq!((shown.until, shown.is_bonded), (None, false));
     let refused = shown.refused.unwrap();
     assert!(
-        refused.starts_with("port 80: its voucher is not known"),
+        refused.starts_with("port 80: the name's voucher is not known"),
         "{refused}"
     );
 

@@ -11,11 +11,11 @@ use tokio::sync::{Notify, watch};
 
 use super::refusal::Refusal;
 
-/// A name, and the results of its fetches and connections.
+/// A name, and the results of fetching its voucher and connecting to it.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) name: HostName,
-    /// Results of fetching its voucher.
+    /// Results of fetching the name's voucher.
     fetched: watch::Sender<Fetched>,
     /// Signals that a connection waits for the voucher, or that a proved key is not in it.
     wanted: Notify,
@@ -47,7 +47,7 @@ impl Watched {
         }
     }
 
-    /// Records the end of an attempt to fetch its voucher. Returns whether the problem is news.
+    /// Records the end of an attempt to fetch the voucher. Returns whether the problem is news.
     pub(super) fn note_fetched(&self, problem: Option<String>) -> bool {
         let mut is_news = false;
         self.fetched.send_modify(|fetched| {
@@ -58,12 +58,12 @@ impl Watched {
         is_news
     }
 
-    /// Why its voucher could not be fetched the last time.
+    /// Returns why the voucher could not be fetched the last time.
     pub(super) fn problem(&self) -> Option<String> {
         self.fetched.borrow().problem.clone()
     }
 
-    /// Has its voucher fetched soon.
+    /// Has the name's voucher fetched soon.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
     }
@@ -82,13 +82,13 @@ impl Watched {
         let _ = tokio::time::timeout(patience, fetched.wait_for(|it| it.attempts > before)).await;
     }
 
-    /// Stores the outcome of a connection to one of its ports. Returns whether it is news.
+    /// Stores the outcome of a connection to a port of the name. Returns whether it is news.
     pub(super) fn set_refused(&self, refused: Option<(u16, Refusal)>) -> bool {
         let before = std::mem::replace(&mut *self.refused.lock(), refused.clone());
         before != refused
     }
 
-    /// Why the last connection was refused, and to which port.
+    /// Returns why the last connection was refused, and to which port.
     pub(super) fn refused(&self) -> Option<(u16, Refusal)> {
         self.refused.lock().clone()
     }

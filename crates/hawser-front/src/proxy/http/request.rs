@@ -19,7 +19,7 @@ pub struct RequestHead {
     pub persistent: bool,
     /// The protocols that the client asks to change to.
     pub upgrade: Option<Vec<u8>>,
-    /// How many more proxies may forward this, if the client limits them.
+    /// How many more proxies may forward the request, if the client limits them.
     pub max_forwards: Option<u32>,
     options: Vec<String>,
     fields: Fields,
@@ -131,7 +131,7 @@ impl RequestHead {
         write_field(&mut out, "Host", authority.as_bytes());
         let mut replaced = vec!["host"];
         if self.version == Version::Http10 {
-            // RFC 9110 §10.1.1: an HTTP/1.0 client cannot mean it.
+            // RFC 9110 §10.1.1: an HTTP/1.0 client cannot mean `Expect`.
             replaced.push("expect");
         }
         if let Some(left) = self.max_forwards {

@@ -41,7 +41,7 @@ impl ResponseHead {
     fn new(head: &[u8], to_head: bool) -> Result<Self, Malformed> {
         let mut headers = NO_FIELDS;
         let mut response = httparse::Response::new(&mut headers);
-        // RFC 9112 §5.1, §5.2: such servers exist, and a proxy corrects their headers.
+        // RFC 9112 §5.1, §5.2: some servers send such headers, and a proxy corrects them.
         httparse::ParserConfig::default()
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
