@@ -21,7 +21,7 @@ pub(crate) fn begin(global: Global, command: &Command) -> anyhow::Result<Setup> 
     let level = global.log.map_or(default, |level| level.as_str());
     let wanted = match (global.log, std::env::var("HAWSER_LOG")) {
         (None, Ok(text)) => text,
-        // This crate warns about every field of a kernel that is newer than the crate.
+        // The crate netlink_packet_route warns about every field that only newer kernels have.
         _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
     };
     let filter: LogFilter = wanted.parse().context("HAWSER_LOG")?;
@@ -48,7 +48,7 @@ pub(crate) fn begin(global: Global, command: &Command) -> anyhow::Result<Setup> 
     let config_file = ConfigFile::resolve(global.config, &state, is_state_named);
     let config = config_file.load()?;
     if config_file.is_there() {
-        tracing::info!(file = %config_file.path().display(), "the configuration is read");
+        tracing::info!(file = %config_file.path().display(), "read the configuration");
     }
     Ok(Setup {
         config,

@@ -152,7 +152,9 @@ async fn connect(path: &Path) -> anyhow::Result<Option<UnixStream>> {
     match UnixStream::connect(path).await {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("can't ask at {}", path.display())),
+        Err(error) => {
+            Err(error).with_context(|| format!("can't connect to the daemon at {}", path.display()))
+        }
     }
 }
 
