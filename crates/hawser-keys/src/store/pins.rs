@@ -99,7 +99,8 @@ impl PinStore {
         let file = JsonFile::open(dir, StateFile::Servers)?;
         let secret = match dir.secret(StateFile::ServersSecret.name()) {
             Err(StoreError::File(error @ FileError::Io { .. })) => {
-                tracing::warn!(%error, "cannot store the secret for keys, using a temporary one");
+                tracing::warn!(%error, "cannot store the secret for this host's keys, \
+                    using a temporary secret");
                 secret::generate()?
             }
             read_or_failed => read_or_failed?,
