@@ -81,10 +81,10 @@ pub struct Counts {
 
 impl Capture {
     /// Loads the programs and attaches them to the control group at `cgroup`, a folder in a version
-    /// 2 hierarchy. They do nothing until there are links.
+    /// 2 hierarchy. The programs do nothing until there are links.
     ///
-    /// They work in the caller's network namespace and ignore the caller's own process. Needs Linux
-    /// 5.15, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+    /// The programs work in the caller's network namespace and ignore the caller's own process.
+    /// Needs Linux 5.15, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
     pub fn start(cgroup: &Path, settings: &Settings) -> Result<Self, CaptureError> {
         check_kernel()?;
         let group = open_group(cgroup)?;
@@ -113,7 +113,7 @@ impl Capture {
         attach(&mut programs, group)?;
         // Introduces this process to the program: its number in the kernel may differ from ours in
         // a PID namespace, so the program takes it from the connect of a known socket, which sends
-        // nothing. Outside the group it learns nothing, and need not.
+        // nothing. Outside the group the program learns nothing, and need not.
         let _ = introduction.connect((Ipv4Addr::LOCALHOST, 9));
         row.process = tables.settings.get(&0, 0)?.process;
         row.introduction = 0;
@@ -200,7 +200,7 @@ impl Capture {
     /// Sets prefixes not reached by the default route: local addresses, networks on a link, private
     /// networks behind a VPN. Connections to them are not captured unless they are held; nor are
     /// those to this host, link-local and multicast addresses, held or not. Replaces the earlier
-    /// set.
+    /// prefixes.
     pub fn set_local_prefixes(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
         self.tables.set_local(prefixes)
     }

@@ -20,11 +20,11 @@ use crate::{Bytes, Capture, CaptureError, sys};
 /// Progress of a captured connection at the last recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedProgress {
-    /// Bytes that it had moved.
+    /// Bytes that the connection had moved.
     pub moved: Bytes,
     /// Time since the last packet from the peer, to a hundredth of a second; `None` if not counted.
     pub heard: Option<Duration>,
-    /// Segments that it has sent; `None` if not counted.
+    /// Segments that this end has sent; `None` if not counted.
     pub segments: Option<Segments>,
 }
 
@@ -32,7 +32,7 @@ impl Capture {
     /// Recounts the load of the links from the open sockets, so that errors of the kernel's program
     /// do not persist. Returns the load.
     ///
-    /// Call it once or twice a second. If connections are placed, its time is proportional to the
+    /// Call it once or twice a second. If connections are placed, it takes time in proportion to the
     /// sockets of the system, about a millisecond for a thousand; otherwise it costs little.
     pub fn recount(&mut self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
         let now = sys::monotonic_nanos();
