@@ -171,8 +171,8 @@ impl Capture {
         Ok(())
     }
 
-    /// Sets the links. A link keeps its load; a removed one gets no more connections, and those on
-    /// it continue. A new link gets none before the rules are in force for it.
+    /// Sets the links. A link keeps its load. A removed link gets no more connections, and its
+    /// connections continue. A new link gets none before the rules are in force for it.
     ///
     /// Call it twice a second: it also looks for the control groups named in rules, and retries
     /// rules that failed.
@@ -198,9 +198,9 @@ impl Capture {
     }
 
     /// Sets prefixes not reached by the default route: local addresses, networks on a link, private
-    /// networks behind a VPN. Connections to them are not captured unless they are held; nor are
-    /// those to this host, link-local and multicast addresses, held or not. Replaces the earlier
-    /// prefixes.
+    /// networks behind a VPN. Connections to these prefixes are not captured unless the
+    /// destination is held. Connections to this host, link-local and multicast addresses are never
+    /// captured. Replaces the earlier prefixes.
     pub fn set_local_prefixes(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
         self.tables.set_local(prefixes)
     }
@@ -225,10 +225,10 @@ impl Capture {
 
     /// Sets the destinations that support bonding, and those that are held. Connections to a held
     /// destination go through this process or nowhere, whatever routes say, unless a rule makes
-    /// them direct or names links. Datagrams to it are refused, those of unconnected sockets
-    /// whatever rules say. Exempt are sockets that the program has bound to an address or a device,
-    /// and destinations that are always near: this host, link-local and multicast addresses. Port 0
-    /// stands for all ports.
+    /// them direct or names links. Datagrams to a held destination are refused, those of
+    /// unconnected sockets whatever rules say. Exempt are sockets that the program has bound to an
+    /// address or a device, and destinations that are always near: this host, link-local and
+    /// multicast addresses. Port 0 stands for all ports.
     ///
     /// A destination in both sets is held, even if one of its entries is for all ports. Replaces
     /// the earlier sets. There is room for [`MAX_PEERS`]; held destinations come first, and peers

@@ -38,7 +38,7 @@ use diverting::Diverting;
 ///
 /// They work for the sockets of a control group and its descendants in the caller's network
 /// namespace, and do nothing until they are configured. If anything fails, the connection is made
-/// without the option. Nothing is pinned: all ends when this is dropped.
+/// without the option. Nothing is pinned: the programs end when this is dropped.
 ///
 /// A listener answers if its port was among those of [`Self::set_fronted`] at `listen(2)`, or at
 /// [`Self::reach_listeners`].

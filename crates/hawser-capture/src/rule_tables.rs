@@ -87,7 +87,8 @@ impl RuleTables {
         applied.map(|()| true)
     }
 
-    /// Detects control groups in rules that have been replaced: a restarted service gets a new one.
+    /// Detects control groups in rules that have been replaced: a restarted service gets a new
+    /// group.
     pub(crate) fn look_for_groups(&mut self) {
         self.due |= named_groups(&self.set) != self.groups;
     }

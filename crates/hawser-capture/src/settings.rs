@@ -11,7 +11,7 @@ use crate::tables::{self, CLASSES, DemandRow, LinkRow};
 pub struct Settings {
     /// Policy that chooses the link.
     pub policy: ConnectionPolicy,
-    /// Redirect address for bonded IPv4 connections; without one they go direct.
+    /// Redirect address for bonded IPv4 connections; without it these connections go direct.
     pub redirect_ipv4: Option<SocketAddrV4>,
     /// Redirect address for bonded IPv6 connections.
     pub redirect_ipv6: Option<SocketAddrV6>,

@@ -396,9 +396,9 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
     )
 }
 
-/// Gives packets that leave by the device an address there. A host's address there has the last
-/// bits of its own address, so that both ends of the tunnel can tell hosts apart. Two hosts with
-/// the same bits share an address.
+/// Builds the rules that give packets an address of the tunnel when they leave by the device. A
+/// host's address there has the last bits of its own address, so that both ends of the tunnel can
+/// tell hosts apart. Two hosts with the same bits share an address.
 fn leaving(plan: &LanPlan) -> String {
     let device = &plan.device;
     let mut leaving = String::new();

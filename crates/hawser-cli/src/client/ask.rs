@@ -75,8 +75,8 @@ impl Conversation {
         }
     }
 
-    /// Asks the daemon for a change. Returns the file that it was saved in, if any. A daemon that
-    /// does not know or allow the change reports an error to the user.
+    /// Asks the daemon for a change. Prints the file that the change was saved in, if any. A daemon
+    /// that does not know or allow the change reports an error to the user.
     pub(crate) async fn change(&mut self, request: &Request) -> anyhow::Result<()> {
         use ErrorReason::{Invalid, NotFound};
         match self.answer(Duration::ZERO, request).await? {

@@ -62,7 +62,7 @@ fn is_sending_input(command: &Command) -> bool {
     args.files.iter().any(|file| file.as_os_str() == "-")
 }
 
-/// Reads one line and nothing after it, which may be the answer to a question.
+/// Reads one line, and not the text after it, which may be the answer to a question.
 fn read_line(input: &mut impl Read) -> anyhow::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];

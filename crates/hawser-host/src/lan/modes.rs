@@ -36,8 +36,8 @@ impl Chain {
 }
 
 /// Builds the chains. All chains always exist, so that new rules replace them one by one. `pass`:
-/// the verdict for connections sent as packets. `own`: the addresses of the device, and those of
-/// hosts there.
+/// the verdict for connections sent as packets. `own`: the addresses of the device, and the
+/// addresses of hosts in the tunnel.
 pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| may_apply(&rule.when)).collect();
     let is_needed = rules.iter().any(|it| it.then.mode == Some(Mode::Packet));

@@ -19,7 +19,7 @@ pub(super) struct Outcome {
     pub(super) directories: usize,
     /// Symbolic links that are at the receiver now.
     links: usize,
-    /// Files and links among these that were there before.
+    /// Files and links that were at the receiver before.
     already_there: usize,
     /// Total size of the files and links at the receiver.
     bytes: u64,
