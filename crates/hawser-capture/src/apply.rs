@@ -34,8 +34,9 @@ impl Capture {
         })
     }
 
-    /// Finds the executable of a connection's program, which the kernel does not know, so that its
-    /// next connection is judged by that too. Returns whether anything was learnt.
+    /// Finds the executable of a connection's program, which the kernel does not know, so that
+    /// rules on executables apply to the program's next connection. Returns whether anything was
+    /// learnt.
     ///
     /// Call it for each [`crate::Event::Connected`]. It reads `/proc` once for each program and
     /// user, and never while no rule needs it.
@@ -55,7 +56,7 @@ impl Capture {
         Some(table.at.iter().enumerate().filter_map(of_place).collect())
     }
 
-    /// Writes the rules into the tables; returns how many had no room.
+    /// Writes the rules into the tables; returns the number of rules without room.
     pub(crate) fn apply_rules(&mut self) -> Result<usize, CaptureError> {
         let links = self.tables.links.get(&0, 0)?;
         self.rules.apply(&links)

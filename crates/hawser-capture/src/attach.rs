@@ -71,7 +71,7 @@ fn load_one(program: &mut Program) -> Result<(), CaptureError> {
 }
 
 /// Loads programs. If they are refused, loads them again with the verifier's log, which is slow.
-/// The verifier gives up if its thread receives a signal; then it is retried.
+/// The verifier gives up if its thread receives a signal; then loading is retried.
 pub(crate) fn with_log_if_refused<T>(
     load: impl Fn(VerifierLogLevel) -> Result<T, CaptureError>,
 ) -> Result<T, CaptureError> {

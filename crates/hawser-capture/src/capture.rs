@@ -81,10 +81,10 @@ pub struct Counts {
 
 impl Capture {
     /// Loads the programs and attaches them to the control group at `cgroup`, a folder in a version
-    /// 2 hierarchy. They do nothing until there are links.
+    /// 2 hierarchy. The programs do nothing until there are links.
     ///
-    /// They work in the caller's network namespace and ignore the caller's own process. Needs Linux
-    /// 5.15, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+    /// The programs work in the caller's network namespace and ignore the caller's own process.
+    /// Needs Linux 5.15, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
     pub fn start(cgroup: &Path, settings: &Settings) -> Result<Self, CaptureError> {
         check_kernel()?;
         let group = open_group(cgroup)?;
@@ -113,7 +113,7 @@ impl Capture {
         attach(&mut programs, group)?;
         // Introduces this process to the program: its number in the kernel may differ from ours in
         // a PID namespace, so the program takes it from the connect of a known socket, which sends
-        // nothing. Outside the group it learns nothing, and need not.
+        // nothing. Outside the group the program learns nothing, and need not.
         let _ = introduction.connect((Ipv4Addr::LOCALHOST, 9));
         row.process = tables.settings.get(&0, 0)?.process;
         row.introduction = 0;
@@ -171,8 +171,8 @@ impl Capture {
         Ok(())
     }
 
-    /// Sets the links. A link keeps its load; a removed one gets no more connections, and those on
-    /// it continue. A new link gets none before the rules are in force for it.
+    /// Sets the links. A link keeps its load. A removed link gets no more connections, and its
+    /// connections continue. A new link gets none before the rules are in force for it.
     ///
     /// Call it twice a second: it also looks for the control groups named in rules, and retries
     /// rules that failed.
@@ -198,9 +198,9 @@ impl Capture {
     }
 
     /// Sets prefixes not reached by the default route: local addresses, networks on a link, private
-    /// networks behind a VPN. Connections to them are not captured unless they are held; nor are
-    /// those to this host, link-local and multicast addresses, held or not. Replaces the earlier
-    /// set.
+    /// networks behind a VPN. Connections to these prefixes are not captured unless the
+    /// destination is held. Connections to this host, link-local and multicast addresses are never
+    /// captured. Replaces the earlier prefixes.
     pub fn set_local_prefixes(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
         self.tables.set_local(prefixes)
     }
@@ -225,10 +225,10 @@ impl Capture {
 
     /// Sets the destinations that support bonding, and those that are held. Connections to a held
     /// destination go through this process or nowhere, whatever routes say, unless a rule makes
-    /// them direct or names links. Datagrams to it are refused, those of unconnected sockets
-    /// whatever rules say. Exempt are sockets that the program has bound to an address or a device,
-    /// and destinations that are always near: this host, link-local and multicast addresses. Port 0
-    /// stands for all ports.
+    /// them direct or names links. Datagrams to a held destination are refused, those of
+    /// unconnected sockets whatever rules say. Exempt are sockets that the program has bound to an
+    /// address or a device, and destinations that are always near: this host, link-local and
+    /// multicast addresses. Port 0 stands for all ports.
     ///
     /// A destination in both sets is held, even if one of its entries is for all ports. Replaces
     /// the earlier sets. There is room for [`MAX_PEERS`]; held destinations come first, and peers

@@ -145,7 +145,7 @@ impl Found {
         number(&self.id, ID - 8).unwrap_or_default()
     }
 
-    /// Returns the interface it is bound to; 0 for none.
+    /// Returns the interface that the socket is bound to; 0 for none.
     pub(crate) fn bound_to(&self) -> u32 {
         let bytes = self.id.get(36..).and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
@@ -161,7 +161,7 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, behind))
 }
 
-/// Splits off the first attribute likewise.
+/// Splits off the first attribute: its type, its value and the rest.
 fn attribute(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
     let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?);

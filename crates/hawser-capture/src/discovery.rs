@@ -38,7 +38,7 @@ use diverting::Diverting;
 ///
 /// They work for the sockets of a control group and its descendants in the caller's network
 /// namespace, and do nothing until they are configured. If anything fails, the connection is made
-/// without the option. Nothing is pinned: all ends when this is dropped.
+/// without the option. Nothing is pinned: the programs end when this is dropped.
 ///
 /// A listener answers if its port was among those of [`Self::set_fronted`] at `listen(2)`, or at
 /// [`Self::reach_listeners`].
@@ -156,7 +156,7 @@ impl Discovery {
         self.asking.clone()
     }
 
-    /// Leaves out the option where [`Middleboxes`] says so, or sends it again.
+    /// Leaves out the option at a place that [`Middleboxes`] avoids, or no longer avoids the place.
     pub fn avoid(&mut self, avoidance: &Avoidance) -> Result<(), CaptureError> {
         let key = AvoidedKey {
             remote: avoidance.to.map_or([0; 16], tables::mapped),
@@ -179,7 +179,7 @@ impl Discovery {
     }
 
     /// Sets the ports whose listeners answer. Replaces the earlier set; listeners on removed ports
-    /// stop answering. At most 1024 different ports can ever be in it.
+    /// stop answering. At most 1024 different ports can ever be set.
     pub fn set_fronted(&mut self, ports: &[FrontedPort]) -> Result<(), CaptureError> {
         // A listener keeps its callbacks, and the sockets that it accepts must still lose them.
         let earlier: Vec<u32> = self.tables.fronted.keys().collect::<Result<_, _>>()?;

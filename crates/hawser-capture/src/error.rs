@@ -45,27 +45,27 @@ pub enum CaptureError {
     NoHeaderOptions(String),
     /// The kernel can't switch on callbacks of existing listeners.
     #[error(
-        "this kernel can't have listeners answer that are older than Hawser (Linux 6.12, \
-         CONFIG_DEBUG_INFO_BTF): {0}"
+        "this kernel can't switch on answers of listeners that are older than Hawser (it needs \
+         Linux 6.12 and CONFIG_DEBUG_INFO_BTF): {0}"
     )]
     NoIterator(String),
-    /// The programs share their control group with others, which were not to be announced.
+    /// The programs share their control group with others, whose SYNs must not announce Hawser.
     #[error("the program has no control group of its own")]
     NoOwnGroup,
-    /// A TCP option cannot say this.
+    /// A TCP option cannot hold the announcement.
     #[error(transparent)]
     Option(#[from] SynOptionError),
     /// A table in the kernel cannot be read or written.
-    #[error("a table of the kernel's program: {0}")]
+    #[error("can't read or write a table of the kernel's program: {0}")]
     Table(#[from] MapError),
     /// There are more links than slots.
-    #[error("{0} links, the kernel's program has room for 16")]
+    #[error("there are {0} links; the kernel's program has room for 16")]
     TooManyLinks(usize),
     /// More destinations are to be held than the table has room for.
-    #[error("{0} destinations to be held, the kernel's program has room for 4096")]
+    #[error("{0} destinations are to be held; the kernel's program has room for 4096")]
     TooManyHeld(usize),
     /// Another reader has taken the events.
-    #[error("the events of captured connections have another reader")]
+    #[error("another task already reads the events of captured connections")]
     EventsTaken,
     /// A system call failed.
     #[error("{what}: {error}")]

@@ -21,11 +21,11 @@ pub struct Events {
 /// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It was assigned to a link or redirected, and is about to connect.
+    /// The connection was assigned to a link or redirected, and is about to connect.
     Connected(Connection),
-    /// It has ended or failed.
+    /// The connection has ended or failed.
     Ended(Connection, End),
-    /// The rules allowed it no link.
+    /// The rules allowed the connection no link.
     Refused(Connection),
 }
 
@@ -44,15 +44,15 @@ pub struct Connection {
     pub cgroup: u64,
     /// Destination that the application asked for.
     pub remote: SocketAddr,
-    /// It is a UDP connection.
+    /// Whether this is a UDP connection.
     pub udp: bool,
     /// Class by the rules.
     pub class: Class,
-    /// The link it was bound to; `None` if it was redirected or refused.
+    /// The link that the socket was bound to; `None` if it was redirected or refused.
     pub link: Option<LinkIndex>,
     /// Reason for that link.
     pub reason: Option<Reason>,
-    /// It was redirected.
+    /// Whether the connection was redirected.
     pub redirected: bool,
     /// DSCP of its packets (RFC 2474), 0 to 63.
     pub dscp: u8,
@@ -65,7 +65,7 @@ pub struct Connection {
 /// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Payload that it moved.
+    /// Payload that the connection moved.
     pub moved: Bytes,
     /// Smoothed round-trip time; `None` if there was never an answer.
     pub latency: Option<Duration>,
@@ -105,7 +105,7 @@ impl Event {
 }
 
 impl Connection {
-    /// Tells whether rules name the links that it may take.
+    /// Tells whether rules name the links that the connection may take.
     pub fn has_named_links(&self) -> bool {
         self.places.is_some()
     }

@@ -19,7 +19,8 @@ pub struct RunGroup {
 }
 
 impl RunGroup {
-    /// Creates the group. Needs write permission below the own group: root, or a delegated one.
+    /// Creates the group. Needs write permission below this process's own group: root, or a
+    /// delegated group.
     pub fn create() -> Result<Self, CaptureError> {
         let above = own_group()?;
         let path = create_below(&above).map_err(|error| match error.kind() {
@@ -31,7 +32,7 @@ impl RunGroup {
         Ok(Self { path, above })
     }
 
-    /// Returns its folder, for [`crate::Capture::start`].
+    /// Returns the group's folder, for [`crate::Capture::start`].
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -44,7 +45,7 @@ impl RunGroup {
         Ok(())
     }
 
-    /// Returns the numbers of the processes in it.
+    /// Returns the numbers of the processes in the group.
     pub fn processes(&self) -> io::Result<Vec<u32>> {
         let text = fs::read_to_string(self.path.join(PROCESSES))?;
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
@@ -56,7 +57,7 @@ impl RunGroup {
         Ok(fs::metadata(&self.path)?.ino())
     }
 
-    /// Moves its processes to the parent group, and removes it.
+    /// Moves the group's processes to the parent group, and removes the group.
     ///
     /// A process that forks while it is moved leaves a child behind, and an exiting process is
     /// unlisted but keeps the group busy: both are waited for, within bounds.
@@ -73,7 +74,7 @@ impl RunGroup {
             let mut events = File::open(self.path.join("cgroup.events"))?;
             let mut text = String::new();
             events.read_to_string(&mut text)?;
-            // It has become empty meanwhile, or it has child groups.
+            // The group has become empty meanwhile, or it has child groups.
             let is_empty = text.lines().any(|line| line == "populated 0");
             if is_empty || Instant::now() >= deadline {
                 return fs::remove_dir(&self.path);
@@ -106,7 +107,7 @@ pub fn own_group() -> Result<PathBuf, CaptureError> {
     Ok(mount_point()?.join(path))
 }
 
-/// Makes a folder with a name of its own.
+/// Makes a folder with a name that no other folder has.
 ///
 /// A process of another namespace may have the same number, and a killed process may have left its
 /// group behind: such names are skipped.
@@ -123,8 +124,8 @@ fn create_below(above: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// By proc_pid_mountinfo(5): the fifth field is the mount point, the first after the lone dash the
-/// type.
+/// Finds the mount point, by proc_pid_mountinfo(5): the fifth field is the mount point, the first
+/// field after the lone dash is the type.
 fn find_mount(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;

@@ -10,18 +10,18 @@ use crate::{Capture, CaptureError, sys};
 /// Handshake state of a captured TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// It has not sent anything yet.
+    /// The connection has not sent anything yet.
     NotBegun,
-    /// It has had no answer for this time.
+    /// The connection has had no answer for this time.
     Unanswered(Duration),
-    /// It was answered.
+    /// The connection was answered.
     Answered {
         /// Time until the answer.
         after: Duration,
         /// Time since the answer.
         ago: Duration,
     },
-    /// It has ended without an answer, or is unknown.
+    /// The connection has ended without an answer, or is unknown.
     Over,
 }
 

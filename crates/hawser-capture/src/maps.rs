@@ -30,7 +30,7 @@ pub(crate) fn replace<K: Pod + Ord, V: Pod>(
     Ok(())
 }
 
-/// Likewise for a table of prefixes.
+/// Replaces the contents of a table of prefixes likewise.
 pub(crate) fn replace_trie<const N: usize>(
     table: &mut LpmTrie<MapData, [u8; N], u64>,
     rows: &Trie<N>,
@@ -53,7 +53,7 @@ pub(crate) fn snapshot<K: Pod + Ord, V: Pod>(table: &HashMap<MapData, K, V>) -> 
     table.iter().flatten().take(MAX_STEPS).collect()
 }
 
-/// The kernel's program may have removed an entry before.
+/// Ignores a missing entry: the kernel's program may have removed it before.
 pub(crate) fn missing_is_fine(error: MapError) -> Result<(), MapError> {
     match error {
         MapError::KeyNotFound => Ok(()),
@@ -64,7 +64,7 @@ pub(crate) fn missing_is_fine(error: MapError) -> Result<(), MapError> {
     }
 }
 
-/// A network as a prefix of addresses of 16 bytes.
+/// Returns a network as a prefix of addresses of 16 bytes.
 pub(crate) fn prefix(network: &IpNet) -> (u32, [u8; 16]) {
     let bits = match network {
         IpNet::V4(network) => u32::from(network.prefix_len()) + MAPPED.0,
@@ -73,13 +73,13 @@ pub(crate) fn prefix(network: &IpNet) -> (u32, [u8; 16]) {
     (bits, tables::mapped(network.network()))
 }
 
-/// A table of the object by its name.
+/// Takes a table of the object, by its name.
 pub(crate) fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, CaptureError> {
     let missing = || CaptureError::Refused(format!("the object has no table {name}"));
     programs.take_map(name).ok_or_else(missing)
 }
 
-/// A program of the object by its name.
+/// Returns a program of the object, by its name.
 pub(crate) fn program<'a>(
     programs: &'a mut Ebpf,
     name: &'static str,

@@ -4,19 +4,19 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-/// A process at the time of its connection. Unknown properties are missing: it may have ended, or
-/// belong to another user.
+/// A process at the time of its connection. Unknown properties are missing: the process may have
+/// ended, or belong to another user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its number; `None` when the kernel does not report it, as for another PID namespace.
+    /// Process number; `None` when the kernel does not report it, as for another PID namespace.
     pub id: Option<u32>,
-    /// Its short name (`comm`), at most 15 bytes.
+    /// Short name (`comm`), at most 15 bytes.
     pub name: Option<String>,
-    /// The file that it runs.
+    /// The file that the process runs.
     pub executable: Option<PathBuf>,
-    /// The user that it runs as.
+    /// The user that the process runs as.
     pub user: Option<u32>,
-    /// Its control group in the hierarchy of version 2, such as `/user.slice/…`.
+    /// Control group in the hierarchy of version 2, such as `/user.slice/…`.
     pub cgroup: Option<String>,
 }
 

@@ -20,11 +20,11 @@ use crate::{Bytes, Capture, CaptureError, sys};
 /// Progress of a captured connection at the last recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedProgress {
-    /// Bytes that it had moved.
+    /// Bytes that the connection had moved.
     pub moved: Bytes,
     /// Time since the last packet from the peer, to a hundredth of a second; `None` if not counted.
     pub heard: Option<Duration>,
-    /// Segments that it has sent; `None` if not counted.
+    /// Segments that this end has sent; `None` if not counted.
     pub segments: Option<Segments>,
 }
 
@@ -32,8 +32,8 @@ impl Capture {
     /// Recounts the load of the links from the open sockets, so that errors of the kernel's program
     /// do not persist. Returns the load.
     ///
-    /// Call it once or twice a second. If connections are placed, its time is proportional to the
-    /// sockets of the system, about a millisecond for a thousand; otherwise it costs little.
+    /// Call it once or twice a second. If connections are placed, it takes time in proportion to
+    /// the sockets of the system, about a millisecond for a thousand; otherwise it costs little.
     pub fn recount(&mut self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
         let now = sys::monotonic_nanos();
         if self.seen.is_empty() && self.tables.flows.keys().next().is_none() {
@@ -183,7 +183,7 @@ fn by_link(links: &Links, loads: &Loads) -> Vec<(LinkIndex, Load)> {
 }
 
 /// Returns the remaining demand of a flow. A flow that is idle for a while counts as nothing until
-/// it moves again; so does one that never got a socket on the network.
+/// it moves bytes again; so does a flow that never got a socket on the network.
 fn left(
     flow: &FlowRow,
     socket: Option<&Found>,
@@ -220,8 +220,8 @@ fn left(
     (row, latest)
 }
 
-/// Returns how many calls the flow is. A call over datagrams may pause, so it counts as long as its
-/// socket is open.
+/// Returns the number of calls that the flow counts as. A call over datagrams may pause, so it
+/// counts as long as its socket is open.
 fn calls(flow: &FlowRow, left: &RemainingRow) -> u64 {
     match (flow.class, i32::from(flow.protocol)) {
         (REAL_TIME, libc::IPPROTO_UDP) => 1,

@@ -23,7 +23,7 @@ pub(crate) struct RuleTables {
     cgroups: HashMap<MapData, u64, u64>,
     applications: HashMap<MapData, ApplicationKey, ApplicationRow>,
     set: RuleSet,
-    /// The tables do not fully match the rules and the slots of links yet.
+    /// True while the tables do not fully match the rules and the slots of links.
     pub(crate) due: bool,
     /// Control groups named in rules, as in the tables.
     groups: BTreeMap<String, Option<u64>>,
@@ -87,12 +87,14 @@ impl RuleTables {
         applied.map(|()| true)
     }
 
-    /// Detects control groups in rules that have been replaced: a restarted service gets a new one.
+    /// Detects control groups in rules that have been replaced: a restarted service gets a new
+    /// group.
     pub(crate) fn look_for_groups(&mut self) {
         self.due |= named_groups(&self.set) != self.groups;
     }
 
-    /// Writes the rules into the tables, for links in these slots; returns how many had no room.
+    /// Writes the rules into the tables, for links in these slots; returns the number of rules
+    /// without room.
     pub(crate) fn apply(&mut self, links: &Links) -> Result<usize, CaptureError> {
         let place = |name: &str| {
             let named = tables::comm(name);
@@ -143,7 +145,8 @@ fn named_groups(rules: &RuleSet) -> BTreeMap<String, Option<u64>> {
         .collect()
 }
 
-/// Returns the bits of matching rules that the kernel cannot determine.
+/// Returns the bits of rules that match the program or its executable, where the kernel cannot
+/// determine that.
 fn judge(rules: &[Rule], program: &str, file: Option<&str>) -> ApplicationRow {
     let mut row = ApplicationRow::default();
     for (bit, rule) in rules::askable(rules) {

@@ -1,8 +1,8 @@
 //! Rules for connections, in the form that the kernel's program evaluates.
 //!
 //! Each rule is a bit. For every field of a condition the program looks up the bits of the matching
-//! rules. The intersection of all are the rules that apply, and the lowest bit wins. So the time
-//! does not grow with the rules, and there is no loop for the verifier.
+//! rules. The intersection of these sets are the rules that apply, and the lowest bit wins. So the
+//! time does not grow with the rules, and there is no loop for the verifier.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ pub(crate) fn is_beyond_the_kernel(pattern: &Pattern) -> bool {
     pattern.literal().is_none() && stem(pattern).is_none()
 }
 
-/// Sets the bits of fields without a condition, and of those with few values.
+/// Sets the bits of fields without a condition, and of fields with few values.
 fn add_free(rules: &mut Rules, bit: u64, when: &Condition) {
     let mark = |mask: &mut u64, is: bool| *mask |= if is { bit } else { 0 };
     for (mask, protocol) in rules.protocol.iter_mut().zip(Protocol::ALL) {
@@ -176,8 +176,8 @@ fn port_prefixes(range: &PortRange) -> Vec<(u32, [u8; 4])> {
     prefixes
 }
 
-/// Builds a trie. The kernel's lookup finds the longest prefix, so each has the bits of all shorter
-/// ones of the same kind that contain it.
+/// Builds a trie. The kernel's lookup finds the longest prefix, so each prefix has the bits of all
+/// shorter prefixes of the same kind that contain it.
 fn trie<const N: usize>(
     entries: &[(u32, [u8; N], u64)],
     free: u64,

@@ -5,7 +5,7 @@ use aya::sys::{Stats, enable_stats};
 
 use crate::{Capture, CaptureError};
 
-/// Counts the runs of the programs for as long as it lives, except those that count datagrams.
+/// Counts the runs of the programs until dropped, except the programs that count datagrams.
 /// Meanwhile the kernel counts for every program of the host, which costs each run some ten
 /// nanoseconds: it is for measurements.
 #[derive(Debug)]
@@ -30,19 +30,20 @@ impl Capture {
 
     fn runs(&self) -> Result<u64, CaptureError> {
         let programs = self.programs.programs();
-        // These run for every packet, and return at once unless it is a datagram.
+        // The excluded programs run for every packet, and return at once except for datagrams.
         let programs = programs.filter(|(_, it)| !matches!(it, Program::CgroupSkb(_)));
         let counts = programs.map(|(name, program)| {
             let info = program.info();
-            info.map(|info| info.run_count())
-                .map_err(|error| CaptureError::Refused(format!("no facts of {name}: {error}")))
+            info.map(|info| info.run_count()).map_err(|error| {
+                CaptureError::Refused(format!("can't read the run count of {name}: {error}"))
+            })
         });
         counts.sum()
     }
 }
 
 impl RunCount<'_> {
-    /// Runs of all programs since then, without those that count datagrams.
+    /// Returns the runs of all programs since the count began, without those that count datagrams.
     pub fn so_far(&self) -> Result<u64, CaptureError> {
         Ok(self.capture.runs()?.saturating_sub(self.before))
     }

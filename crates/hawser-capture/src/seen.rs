@@ -4,7 +4,7 @@ use hawser_path::Segments;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowState {
     pub(crate) moved: (u64, u64),
-    /// Time of its last progress.
+    /// Time of the flow's last progress.
     pub(crate) at: u64,
     /// Time of the last packet from the peer; 0 if unknown.
     pub(crate) heard: u64,

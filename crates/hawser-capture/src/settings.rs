@@ -11,7 +11,7 @@ use crate::tables::{self, CLASSES, DemandRow, LinkRow};
 pub struct Settings {
     /// Policy that chooses the link.
     pub policy: ConnectionPolicy,
-    /// Redirect address for bonded IPv4 connections; without one they go direct.
+    /// Redirect address for bonded IPv4 connections; without it these connections go direct.
     pub redirect_ipv4: Option<SocketAddrV4>,
     /// Redirect address for bonded IPv6 connections.
     pub redirect_ipv6: Option<SocketAddrV6>,
@@ -28,12 +28,12 @@ pub struct Settings {
 /// Treatment of a connection for which the rules say `auto`, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unruled {
-    /// It is bonded if its destination is one of the peers, direct otherwise.
+    /// The connection is bonded if its destination is one of the peers, direct otherwise.
     #[default]
     Peers,
-    /// It goes direct.
+    /// The connection goes direct.
     Direct,
-    /// It is bonded.
+    /// The connection is bonded.
     Bonded,
 }
 
@@ -68,13 +68,14 @@ pub struct LinkEntry {
     pub down: Rate,
     /// Current round-trip time; zero while unknown.
     pub latency: Duration,
-    /// It accepts new connections: it is up, and not known to be dead or behind a captive portal.
+    /// Whether the link accepts new connections: it is up, and not known to be dead or behind a
+    /// captive portal.
     pub usable: bool,
-    /// It reaches the IPv4 internet.
+    /// Whether the link reaches the IPv4 internet.
     pub ipv4: bool,
-    /// It reaches the IPv6 internet.
+    /// Whether the link reaches the IPv6 internet.
     pub ipv6: bool,
-    /// It has a price or an allowance.
+    /// Whether the link has a price or an allowance.
     pub metered: bool,
 }
 

@@ -24,7 +24,7 @@ macro_rules! shared {
 
             #[cfg(test)]
             impl $name {
-                /// Returns its name, size and field offsets, as the C side prints them.
+                /// Returns the struct's name, size and field offsets, as the C side prints them.
                 pub(crate) fn layout() -> String {
                     let mut text = format!("{} {}", stringify!($name), size_of::<Self>());
                     $({

@@ -194,10 +194,10 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page, or write those of all commands
     Man(ManArgs),
-    /// Run a program in a network that another process carries
+    /// Run a program in a network of its own, whose packets another process carries
     #[command(hide = true)]
     Enclosed(EnclosedArgs),
-    /// Keep that network until what the program has sent is acknowledged
+    /// Keep the network of such a program until the data that it has sent is acknowledged
     #[command(hide = true)]
     Keeper(KeeperArgs),
     /// Restore settings of the system when standard input ends
@@ -324,9 +324,9 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     pub(crate) accept_inbound: bool,
     /// Let the gateway connect to this TCP port, 1024 or higher, on this machine's links, to add
-    /// links of its own to the session; for `hawser serve --further-link`. Others get no answer
-    /// there. The firewall must let these connections in, and there must be no address translation
-    /// on the way
+    /// links of its own to the session; for `hawser serve --further-link`. Other hosts get no
+    /// answer at this port. The firewall must let these connections in, and there must be no
+    /// address translation on the way
     #[arg(
         long,
         value_name = "PORT",
@@ -370,7 +370,7 @@ pub(crate) enum InviteAction {
     List(TableArgs),
     /// Withdraw an invite
     Revoke {
-        /// Its id as `hawser invite list` shows it
+        /// Id of the invite, as `hawser invite list` shows it
         #[arg(value_name = "ID", value_parser = invite_id, allow_hyphen_values = true)]
         id: PublicKey,
     },
@@ -396,14 +396,14 @@ pub(crate) struct WhyArgs {
     /// Explain this session, by its name in `hawser status` [default: all]
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Explain this connection, by its number in `hawser why`, where each connection uses one link
+    /// Explain this connection that uses one link, by its number in `hawser why`
     #[arg(
         long,
         value_name = "ID",
         conflicts_with_all = ["stream", "session", "dump", "connections"]
     )]
     pub(crate) connection: Option<u64>,
-    /// Explain this many of the latest such connections [default: 20]
+    /// Explain this many of the latest connections that use one link each [default: 20]
     #[arg(
         long,
         value_name = "N",
@@ -414,7 +414,7 @@ pub(crate) struct WhyArgs {
     /// Write the recording to this file, for `hawser-sim replay`; it contains no payload
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stream", "json"])]
     pub(crate) dump: Option<PathBuf>,
-    /// Include the destinations of streams in the file
+    /// Include the destinations of streams in the recording
     #[arg(long, requires = "dump")]
     pub(crate) destinations: bool,
     /// Format of the table.
@@ -522,7 +522,7 @@ fn time_to_live(text: &str) -> Result<Duration, String> {
 
 fn size(text: &str) -> Result<ByteCount, String> {
     match text.parse::<ByteCount>() {
-        Ok(ByteCount::ZERO) => Err("expected more than nothing".to_owned()),
+        Ok(ByteCount::ZERO) => Err("expected a size greater than 0".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }

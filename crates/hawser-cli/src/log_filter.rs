@@ -18,7 +18,8 @@ use tracing_subscriber::registry::LookupSpan;
 /// Decides which lines are written: those that their module's level allows, and those in a span
 /// that a directive such as `[session{id=1a2b3c4d}]=debug` names.
 ///
-/// Hawser's spans do not go by modules: one exists where any line in it may be written.
+/// The levels of modules do not apply to Hawser's spans: a span exists if any line in the span may
+/// be written.
 pub(crate) struct LogFilter {
     modules: Targets,
     spans: Vec<SpanDirective>,
@@ -37,10 +38,10 @@ struct SpanDirective {
     level: LevelFilter,
 }
 
-/// The fields of a span with a name that a directive has.
+/// The fields of a span whose name is in a directive.
 struct Named {
     fields: BTreeMap<&'static str, String>,
-    /// The greatest level of lines in it.
+    /// The greatest level of lines in the span.
     level: LevelFilter,
 }
 
@@ -211,7 +212,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     text.split(is_end).collect()
 }
 
-/// What the names of Hawser's crates begin with.
+/// Prefix of the names of Hawser's crates.
 const OWN: &str = "hawser";
 
 #[cfg(test)]

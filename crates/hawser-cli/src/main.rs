@@ -14,8 +14,9 @@
 //!   `commands/up.rs`), with a line in `args/tests.rs`;
 //! - a check of `hawser doctor`: `commands/doctor/links.rs`, `commands/doctor/system.rs`,
 //!   `commands/doctor/state.rs` or `commands/doctor/agent.rs`, called from `commands/doctor.rs`;
-//!   unit test in the file; the program: `end_to_end/bench.rs`; state: `registration.rs`; agents:
-//!   `modems.rs`, `standby.rs`; devices: `kill_switch.rs`, `router.rs`;
+//!   unit tests in the file; tests of the program in `end_to_end/`: `bench.rs`; for the state
+//!   `registration.rs`; for agents `modems.rs`, `standby.rs`; for devices `kill_switch.rs`,
+//!   `router.rs`;
 //! - a log line or field: the `tracing` call at the place where it happens; spans are in `spans.rs`
 //!   of `hawser-net`, the format in `setup.rs`, levels in `log_filter.rs`; `end_to_end/service.rs`
 //!   reads the log as JSON and looks for secrets in it;

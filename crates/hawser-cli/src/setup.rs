@@ -46,7 +46,7 @@ pub(crate) fn begin(global: Global, command: &Command) -> anyhow::Result<Setup> 
     let config_file = ConfigFile::resolve(global.config, &state, is_state_named);
     let config = config_file.load()?;
     if config_file.is_there() {
-        tracing::info!(file = %config_file.path().display(), "the configuration is read");
+        tracing::info!(file = %config_file.path().display(), "read the configuration");
     }
     Ok(Setup {
         config,
@@ -97,8 +97,8 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Levels of others' crates. The first one warns about every field of a kernel that is newer than
-/// the crate.
+/// Levels of crates of others. The crate netlink_packet_route warns about every field that only
+/// newer kernels have.
 const QUIET: &str = "netlink_packet_route=error,aya=warn,aya_obj=warn";
 
 static OPEN_FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();

@@ -1,7 +1,7 @@
 //! Services of this machine that are called over the system's message bus (D-Bus).
 //!
 //! Only a running service is called: no call starts one. Each answer has to be small and to arrive
-//! soon, except for answers that a task of its own waits for, so that a service that hangs or lies
+//! soon, except for answers for which a separate task waits, so that a service that hangs or lies
 //! costs neither time nor memory.
 
 use std::collections::{BTreeMap, HashMap};
@@ -50,7 +50,7 @@ pub enum BusError {
         message: String,
     },
     /// The answer has values of other types.
-    #[error("an answer to {method} that cannot be read")]
+    #[error("cannot read the answer to {method}")]
     Malformed {
         /// The method called.
         method: &'static str,
@@ -62,7 +62,7 @@ pub enum BusError {
         after: Duration,
     },
     /// An answer that is too large to be genuine.
-    #[error("an answer of {bytes} bytes to {method}; at most {MAX_ANSWER} are read")]
+    #[error("the answer to {method} has {bytes} bytes; the limit is {MAX_ANSWER}")]
     TooLarge {
         /// The method called.
         method: &'static str,
@@ -75,7 +75,7 @@ pub enum BusError {
 }
 
 impl BusError {
-    /// Returns whether only this call failed: others may well succeed.
+    /// Returns whether only this call failed: other calls may well succeed.
     pub fn is_of_one_question(&self) -> bool {
         matches!(
             self,

@@ -29,8 +29,8 @@ use hawser_link::bind::mark;
 use hawser_link::links::ask_kernel;
 use hawser_link::sys;
 
-/// Ports of this machine's services that accept such connections, until [`Self::end`] or the end of
-/// this value.
+/// Ports of this machine's services that accept connections from other hosts' addresses, until
+/// [`Self::end`] or the end of this value.
 #[derive(Debug)]
 pub struct ForeignSource {
     ports: Mutex<BTreeSet<u16>>,
@@ -40,18 +40,18 @@ pub struct ForeignSource {
     works: Vec<IpAddr>,
 }
 
-/// Why services can't be shown another host's address.
+/// Why connections to services can't come from another host's address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignSourceError {
     /// A socket may not have an address of another host.
-    #[error("no connection from another host's address: {0}; it takes root, or CAP_NET_ADMIN")]
+    #[error("cannot connect from another host's address: {0}; this needs root, or CAP_NET_ADMIN")]
     Socket(io::Error),
     /// The kernel refuses the rule or the route.
-    #[error("answers can't be kept on this machine: {0}; it takes root, or CAP_NET_ADMIN")]
+    #[error("cannot route services' answers back here: {0}; this needs root, or CAP_NET_ADMIN")]
     Routes(String),
     /// The setup does not work, for example because a firewall drops the packets.
-    #[error("a trial on this machine failed: {0}")]
+    #[error("a trial connection on this machine failed: {0}")]
     Trial(String),
 }
 
@@ -60,7 +60,7 @@ impl ForeignSource {
     /// of its own. A machine that lacks one of the families uses the other.
     ///
     /// # Errors
-    /// Why it works in neither family; then no rule is left behind.
+    /// Why connections work in neither family; then no rule is left behind.
     pub async fn begin(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
         Self::begin_in_place(ports, false).await
     }
@@ -69,7 +69,7 @@ impl ForeignSource {
     /// rules and needs them as long as it runs. The old process must not call [`Self::end`].
     ///
     /// # Errors
-    /// Why it works in neither family; then the rules of the old process stay.
+    /// Why connections work in neither family; then the rules of the old process stay.
     pub async fn succeed(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
         Self::begin_in_place(ports, true).await
     }
@@ -169,7 +169,7 @@ impl ForeignSource {
         self.ports.lock().contains(&port)
     }
 
-    /// Returns whether services can be shown addresses of the family of `client`.
+    /// Returns whether connections to services can come from addresses of the family of `client`.
     pub fn works_for(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.works.iter().any(|it| it.is_ipv4() == client.is_ipv4())
@@ -244,7 +244,7 @@ async fn try_out(listener: &TcpListener, at: SocketAddr) -> Result<(), ForeignSo
         Ok(())
     } else {
         Err(ForeignSourceError::Trial(format!(
-            "{seen} was seen, not {client}"
+            "the listener saw {seen}, not {client}"
         )))
     }
 }
@@ -306,7 +306,7 @@ async fn remove(loopback: IpAddr, meant: impl Fn(u16) -> bool) {
         Ok(())
     });
     if let Err(error) = removed.await {
-        tracing::debug!(%error, "cannot remove routing rules for answers");
+        tracing::debug!(%error, "cannot remove routing rules for services' answers");
     }
 }
 

@@ -62,7 +62,8 @@ pub(crate) fn tell_of_firewalls(device: &str) {
                 tracing::warn!(
                     chain,
                     device,
-                    "a firewall drops what it has no rule for: it needs one for this device"
+                    "a firewall drops packets that it has no rule for: it needs a rule for this \
+                     device"
                 );
             }
         }

@@ -65,9 +65,9 @@ impl Guard {
         self.say(&format!("{CHANGE} {}", commands.trim()))
     }
 
-    /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. A killed run has
-    /// such a table until its guard has undone everything: `script` is called only then, so that it
-    /// sees the system without that run. Blocks for the time of a few processes.
+    /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. The table of a
+    /// killed run stays until its guard has undone everything: `script` is called only then, so
+    /// that it sees the system without that run's changes. Blocks for the time of a few processes.
     ///
     /// # Errors
     /// The guard has ended, or `nft` refuses.
@@ -86,7 +86,7 @@ impl Guard {
         let deadline = Instant::now() + PATIENCE;
         while nft::list(name)?.is_none() {
             if Instant::now() > deadline {
-                return Err(NftError::Refused("it does not say why".to_owned()));
+                return Err(NftError::Refused("the reason is unknown".to_owned()));
             }
             std::thread::sleep(POLL);
         }

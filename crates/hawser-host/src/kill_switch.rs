@@ -43,12 +43,12 @@ pub enum KillSwitchError {
     #[error("no rule can name the interface {0:?}: letters, digits and -_.@+ are allowed")]
     Interface(String),
     /// The task was cancelled.
-    #[error("the work was given up: {0}")]
+    #[error("the task was cancelled: {0}")]
     GivenUp(#[from] JoinError),
 }
 
 impl KillSwitch {
-    /// Turns the kill switch on with these openings; they replace the openings of one that is
+    /// Turns the kill switch on with these openings; they replace the openings of a switch that is
     /// already on. From then on this process's sockets are marked, and if anything but [`remove`]
     /// removes the table, this process creates it again.
     ///

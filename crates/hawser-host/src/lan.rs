@@ -39,7 +39,8 @@ pub struct LanPlan {
     pub interfaces: Vec<String>,
     /// The TUN device.
     pub device: String,
-    /// The device's address of each family that the far end carries. Others keep their routes.
+    /// The device's address of each family that the far end carries. Other families keep their
+    /// routes.
     pub families: Vec<IpAddr>,
     /// Networks from which hosts get addresses of their own, at most one of each family. Hosts of a
     /// family without one share the device's address.
@@ -87,7 +88,7 @@ pub enum LanError {
         reason: &'static str,
     },
     /// A port for connections could not be opened.
-    #[error("cannot take connections of other hosts: {0}; it takes root, or CAP_NET_ADMIN")]
+    #[error("cannot accept connections of other hosts: {0}; this needs root, or CAP_NET_ADMIN")]
     Port(io::Error),
     /// The nftables table could not be created.
     #[error(transparent)]
@@ -153,16 +154,16 @@ fn unsuitable(name: &str, link: Option<&Link>, wanted: &[String]) -> Option<&'st
         }
         () if wanted.iter().any(|it| it == name) => "is one of the links that are to be used",
         () if is(|it| it.kind == LinkKind::Bridge) && do_rules_see_bridges() => {
-            "is a bridge whose frames rules see already, so no TCP can be taken there: it takes \
+            "is a bridge whose frames pass nftables rules, so no TCP can be taken over there: set \
              net.bridge.bridge-nf-call-iptables=0 and net.bridge.bridge-nf-call-ip6tables=0"
         }
         // Names are written into rules, where some characters have a special meaning.
-        () if !has_plain_name(name) => "has a name that rules can't have",
+        () if !has_plain_name(name) => "has a name that rules can't contain",
         () => return None,
     })
 }
 
-/// Checks whether this machine can route hosts: `nft` exists, and takes such rules. Blocks.
+/// Checks whether this machine can route hosts: `nft` exists, and accepts the rules. Blocks.
 ///
 /// # Errors
 /// The missing feature.
@@ -257,7 +258,8 @@ fn open(is_v6: bool) -> io::Result<Socket> {
 }
 
 impl LanRouting {
-    /// Begins: first the table, then settings, then the rules that route packets to the device.
+    /// Begins the routing: first the table, then settings, then the rules that route packets to the
+    /// device.
     ///
     /// # Errors
     /// The system lacks a feature or forbids it; then nothing is changed.
@@ -394,9 +396,9 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
     )
 }
 
-/// Gives packets that leave by the device an address there. A host's address there has the last
-/// bits of its own address, so that both ends of the tunnel can tell hosts apart. Two hosts with
-/// the same bits share an address.
+/// Builds the rules that give packets an address of the tunnel when they leave by the device. A
+/// host's address there has the last bits of its own address, so that both ends of the tunnel can
+/// tell hosts apart. Two hosts with the same bits share an address.
 fn leaving(plan: &LanPlan) -> String {
     let device = &plan.device;
     let mut leaving = String::new();

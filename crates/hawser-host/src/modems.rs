@@ -35,7 +35,7 @@ pub struct Modem {
 /// Calls `tell` with all modems, repeatedly, until `ended` resolves. The list is empty while
 /// ModemManager does not run.
 ///
-/// `measuring` says which signals ModemManager shall measure. The measurements end with this.
+/// `measuring` says which signals ModemManager shall measure. They end with this call.
 pub async fn follow_modems(
     mut measuring: Measuring,
     mut tell: impl FnMut(Vec<Modem>),
@@ -56,7 +56,7 @@ pub async fn follow_modems(
     measuring.end().await;
 }
 
-/// Ends when the bus is gone.
+/// Calls `tell` with all modems, repeatedly, until the bus is gone.
 async fn follow(
     measuring: &mut Measuring,
     tell: &mut impl FnMut(Vec<Modem>),

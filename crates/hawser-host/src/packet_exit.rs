@@ -41,7 +41,7 @@ pub enum ExitKind {
     Routed,
 }
 
-/// Forwarding of clients' packets, for as long as this lives.
+/// Forwarding of clients' packets, until this value is dropped.
 #[derive(Debug)]
 pub struct PacketExit {
     table: String,
@@ -63,8 +63,8 @@ pub enum ExitError {
 
 impl PacketExit {
     /// Begins to forward packets that arrive by `device` from clients. Clients cannot reach each
-    /// other. Hosts outside can begin flows to clients only if these are routed. This machine
-    /// accepts only pings to its inner addresses, and packets to the opened networks.
+    /// other. Hosts outside can begin flows to clients only if the clients' addresses are routed.
+    /// This machine accepts only pings to its inner addresses, and packets to the opened networks.
     ///
     /// # Errors
     /// The system lacks a feature or forbids it: this needs `CAP_NET_ADMIN`.
@@ -94,7 +94,10 @@ impl PacketExit {
             // Refused without CONFIG_NF_CONNTRACK_TIMEOUT, unless the cause is another one.
             flows = flows.without_time_outs();
             guard.begin_table(&table, || script_with(&flows))?;
-            tracing::warn!(reason, "idle connections of clients count for five days");
+            tracing::warn!(
+                reason,
+                "idle connections of clients count towards limits for five days"
+            );
         } else {
             begun?;
         }

@@ -116,7 +116,7 @@ pub enum ParseKeyError {
 
 /// A signature does not belong to the key and the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the signature is not this key's over this message")]
+#[error("the signature does not match the key and the message")]
 pub struct BadSignature;
 
 /// A host's own Ed25519 key pair. Cheap to clone.

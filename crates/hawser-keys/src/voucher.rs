@@ -66,13 +66,13 @@ pub enum VoucherError {
         reason: ParseKeyError,
     },
     /// Too many lines of a kind.
-    #[error("line {line} is one too many of its kind")]
+    #[error("line {line}: too many lines of this kind")]
     TooMany {
         /// Counted from 1.
         line: usize,
     },
     /// The text has neither keys with ports, nor the line `none` alone.
-    #[error("it needs a line with a key and one with ports, or the line \"none\" and no such line")]
+    #[error("a voucher needs lines with a key and with ports, or the line \"none\" instead")]
     Incomplete,
 }
 

@@ -45,7 +45,7 @@ impl Asking {
     }
 
     /// Returns the outcome for a connected socket that was to announce. `None`, without waiting, if
-    /// it had no option, if the outcome is unknown, and the second time.
+    /// its SYN had no option, if the outcome is unknown, and the second time.
     pub fn learnt_on(&self, socket: impl AsFd) -> Option<Learnt> {
         let cookie = cookie(socket).ok()?;
         let mut tables = self.0.lock();

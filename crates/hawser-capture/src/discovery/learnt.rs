@@ -45,8 +45,8 @@ pub enum Outcome {
     Echoed,
     /// The SYN-ACK has an option that cannot be read.
     Unreadable(SynOptionError),
-    /// No answer in time: the SYN was repeated without the option. It was lost, dropped for the
-    /// option, or the destination does not exist. The answer to either SYN follows.
+    /// No answer in time: the SYN was repeated without the option. The first SYN was lost, or
+    /// dropped for its option, or the destination does not exist. The answer to either SYN follows.
     Repeated,
     /// The SYN with the option went unanswered, and a later one without it was answered: the first
     /// was dropped for its option, or lost.
@@ -65,8 +65,8 @@ impl Discoveries {
 }
 
 impl Learnt {
-    /// Returns what this reveals about the destination, apart from the path. Without an answer it
-    /// is unknown whether the destination can bond.
+    /// Returns what the result reveals about the destination, apart from the path. Without an
+    /// answer it is unknown whether the destination can bond.
     pub fn heard(&self) -> Heard {
         Heard {
             to: self.to,

@@ -15,7 +15,7 @@ use super::{Learnt, Outcome};
 /// that answers neither does not exist. The first SYN may also have been lost; the only cost is to
 /// avoid the option for a time. If destinations of three networks (IPv4 /16, IPv6 /32) in a row on
 /// a link answer only without the option, the link is at fault: no destination is asked over it
-/// until one answers a SYN with the option or that time ends. A link that has let the option
+/// until one answers a SYN with the option or the avoidance ends. A link that has let the option
 /// through within an hour is not at fault, whatever destinations do.
 ///
 /// Destinations near a link (private addresses, ULA and link-local ones) prove nothing about it: a
@@ -91,7 +91,7 @@ impl Middleboxes {
         lasting.map(avoidance).collect()
     }
 
-    /// Takes in the result of a handshake; returns the places to avoid from now on, or no more.
+    /// Takes in the result of a handshake; returns the places to avoid, or to avoid no longer.
     pub fn handle_learnt(&mut self, now: Instant, learnt: &Learnt) -> Vec<Avoidance> {
         let place = (learnt.link, Some(learnt.to.ip()));
         match learnt.outcome {
@@ -181,8 +181,8 @@ impl Middleboxes {
 }
 
 impl Passage {
-    /// Tells whether the option gets through, so that destinations which do not answer it are at
-    /// fault themselves.
+    /// Tells whether the option gets through on the link, so that destinations which do not answer
+    /// the option are at fault themselves.
     fn has_passed(&self, now: Instant) -> bool {
         self.passed
             .is_some_and(|passed| now.since(passed) < PASSAGE)

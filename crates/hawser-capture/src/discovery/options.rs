@@ -12,7 +12,7 @@ pub enum Announcement {
     There,
     /// This connection wants to be bonded.
     Bond,
-    /// The same in the paper's form, which always asks for a bond.
+    /// This connection wants to be bonded, in the paper's form, which always asks for a bond.
     ///
     /// Source: BATCP §3.1.
     BondAsInPaper,
@@ -34,12 +34,12 @@ pub struct FrontedPort {
 /// Treatment of SYNs that want their connection bonded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bonds {
-    /// They go to the service like all others. The answer says that bonding is possible; in the
-    /// paper's form there is no answer.
+    /// These SYNs go to the service like all others. The answer says that bonding is possible; in
+    /// the paper's form there is no answer.
     Refused,
     /// The listener on the port is Hawser's own.
     Here,
-    /// The listeners of [`crate::Discovery::listen`] get those that come in over interfaces of
+    /// The listeners of [`crate::Discovery::listen`] get the SYNs that come in over interfaces of
     /// [`crate::Discovery::divert_on`] for addresses of [`crate::Discovery::set_own_addresses`].
     Diverted,
 }

@@ -62,7 +62,7 @@ impl ShimFile {
     /// Writes the shim to the first of these folders that programs can load it from.
     ///
     /// # Errors
-    /// Fails when there is none, with the last folder's error.
+    /// Fails with the last folder's error if programs can load it from none of the folders.
     pub fn write_in_one_of(folders: &[PathBuf]) -> Result<Self, ShimError> {
         let mut problem = ShimError::Unsuitable(PathBuf::new());
         for folder in folders {
@@ -79,12 +79,12 @@ impl ShimFile {
         Err(problem)
     }
 
-    /// Returns its path.
+    /// Returns the path of the shim's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the value of `LD_PRELOAD` that loads it after existing entries.
+    /// Returns the value of `LD_PRELOAD` that loads the shim after existing entries.
     pub fn preload(&self, before: Option<&OsStr>) -> OsString {
         let mut all = before.unwrap_or_default().to_owned();
         if !all.is_empty() {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 0–3 | `hwsr` |
 //! | 4 | version, 1 |
-//! | 5 | 1: a connection is about to be made; 2: what is this one's destination; 3: which address |
+//! | 5 | 1: a connection is about to be made; 2: the original destination; 3: which address |
 //! | | answers for this name server; 4: for which name server does this address answer; |
 //! | | 5: a datagram is about to be sent |
 //! | 6 | family of the address: 4 or 6; for 2: 0 |
@@ -20,7 +20,7 @@
 //! | answer, bytes | meaning |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | 0: as asked; 1: connect to the daemon; 2: it is this address; 3: it is refused |
+//! | 1 | 0: as asked; 1: connect to the daemon; 2: the address asked for; 3: refused |
 //! | 2 | family, as above |
 //! | 3 | 0 |
 //! | 4–5 | port |
@@ -72,8 +72,8 @@ pub(super) enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// It has the wrong magic number.
-    #[error("not a request")]
+    /// The request has the wrong magic number.
+    #[error("not a request of the preloaded library")]
     Magic,
     /// An unknown version.
     #[error("unknown version {0}")]
@@ -82,10 +82,10 @@ pub enum Malformed {
     #[error("unknown operation {0}")]
     Operation(u8),
     /// An unknown address family.
-    #[error("unknown family {0}")]
+    #[error("unknown address family {0}")]
     Family(u8),
     /// A reserved field that is not zero, a cookie of zero, or port 0.
-    #[error("a field has a value that it can't have")]
+    #[error("a reserved field is not 0, or the cookie or port is 0")]
     Field,
 }
 

@@ -9,20 +9,20 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unaffected {
-    /// It is statically linked, without a loader.
+    /// The program is statically linked, without a loader.
     #[error("it is linked statically")]
     Static,
-    /// Its loader ignores `LD_PRELOAD`.
+    /// The program's loader ignores `LD_PRELOAD`.
     #[error("it runs as another user")]
     Privileged,
-    /// It is for another processor or word size.
-    #[error("it is of another kind than this hawser")]
+    /// The program is for another processor or word size.
+    #[error("it is for another processor or word size than this hawser")]
     Foreign,
 }
 
 /// Examines the program at `path`, and its interpreter if it is a script.
 ///
-/// `Ok(None)`: it loads the shim, or there is no sign that it does not.
+/// `Ok(None)`: the program loads the shim, or there is no sign that it does not.
 ///
 /// # Errors
 /// When the file cannot be read.

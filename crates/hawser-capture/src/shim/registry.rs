@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::cookie::cookie_of;
 use crate::process::Process;
 
-/// Connections announced by shims and not yet accepted, and those that are open. Clones share it.
+/// Connections announced by shims and not yet accepted, and open ones. Clones share the registry.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     inner: Arc<Mutex<Inner>>,

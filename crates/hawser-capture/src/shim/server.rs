@@ -79,8 +79,8 @@ impl ShimServer {
     }
 
     /// Returns the settings for the shim, as its environment variable. `v4` and `v6` are the
-    /// redirect ports on the loopback address of each family. Unless it `holds`, datagrams may go
-    /// anywhere, and no shim asks.
+    /// redirect ports on the loopback address of each family. Without `holds`, datagrams may go
+    /// anywhere, and no shim asks about them.
     pub fn settings(&self, v4: u16, v6: Option<u16>, holds: bool) -> String {
         let (token, v6, holds) = (hexadecimal(&self.token), v6.unwrap_or(0), u8::from(holds));
         format!("{}/{token}/{v4}/{v6}/{holds}", self.name)
@@ -116,7 +116,7 @@ async fn serve<A: Admit>(listener: UnixListener, context: Arc<Context<A>>) {
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept requests of programs");
+                tracing::warn!(%error, "cannot accept requests of preloaded libraries");
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
         }
@@ -135,7 +135,7 @@ impl<A: Admit> Context<A> {
             }
             Ok(_) => return Err(io::ErrorKind::PermissionDenied.into()),
             Err(fault) => {
-                tracing::debug!(%fault, "refusing a malformed request of a program");
+                tracing::debug!(%fault, "refusing a malformed request of a preloaded library");
                 return Err(io::ErrorKind::InvalidData.into());
             }
         };

@@ -10,10 +10,10 @@ pub(crate) struct EnclosedArgs {
     /// Name of the enclosure
     #[arg(long)]
     pub(crate) enclosure: String,
-    /// Address of the device
+    /// Address of the program's network device
     #[arg(long)]
     pub(crate) address: Vec<IpNet>,
-    /// Largest packet of the device
+    /// Largest packet of the network device, in bytes
     #[arg(long)]
     pub(crate) mtu: u16,
     /// File with the name servers

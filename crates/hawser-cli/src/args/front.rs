@@ -17,7 +17,7 @@ pub(crate) struct FrontArgs {
     /// that accepts the PROXY protocol at another port: 443:proxy=8443
     #[arg(long, value_name = "PORT[:proxy[=PORT]],…", value_delimiter = ',')]
     pub(crate) front: Vec<FrontPort>,
-    /// Listen for such hosts at this address [default: [::]:745]
+    /// Listen for hosts that have not enrolled at this address [default: [::]:745]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) front_listen: Option<SocketAddr>,
 }
@@ -40,9 +40,9 @@ pub(crate) struct DiscoveryArgs {
     /// everyone on the way, that this machine has Hawser and how many links
     #[arg(long)]
     pub(crate) discover: bool,
-    /// Refuse connections to a server that was found this way and no longer proves the same key,
-    /// instead of using one link. Does not apply to captured connections that the kernel assigns to
-    /// a link
+    /// Refuse connections to a server that --discover has found and that no longer proves the same
+    /// key, instead of using one link. Does not apply to captured connections that the kernel
+    /// assigns to a link
     #[arg(long, requires = "discover")]
     pub(crate) require_bonded: bool,
 }
@@ -60,8 +60,9 @@ impl DiscoveryArgs {
 pub(crate) struct VouchedArgs {
     /// Connect to this name only over all links, and only to a server with a key that the name's
     /// owner publishes at https://NAME/.well-known/hawser; refuse all other connections to the
-    /// ports named there, and every connection until that file was fetched once. For captured
-    /// programs, this applies to the addresses that name servers give for the name. May be repeated
+    /// ports that this file names, and every connection until the file was fetched once. For
+    /// captured programs, this applies to the addresses that name servers give for the name. May be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) vouched: Vec<HostName>,
 }

@@ -40,7 +40,7 @@ pub(crate) enum PeersAction {
         /// The host's name in a directory, such as bob@example.org
         #[arg(value_name = "USER@DOMAIN")]
         name: HostNameAt,
-        /// The host's key, as `hawser peers key` prints it there, or an invite that contains it
+        /// The host's key, as `hawser peers key` prints it on that host, or an invite of that host
         #[arg(value_name = "KEY|@INVITE|-", value_parser = key_source, allow_hyphen_values = true)]
         key: Option<KeySource>,
         /// Trust the key of the host that answers the first call; only the directory vouches for it
@@ -51,7 +51,7 @@ pub(crate) enum PeersAction {
     List(TableArgs),
     /// Remove a host, and end its sessions; or forget a peer that this host enrolled with
     Remove {
-        /// Its name, as `hawser peers list` shows it, or its key
+        /// The host's name, as `hawser peers list` shows it, or the peer's key
         #[arg(value_name = "USER@DOMAIN|KEY", value_parser = removed, allow_hyphen_values = true)]
         peer: Removed,
     },
@@ -59,7 +59,7 @@ pub(crate) enum PeersAction {
     Key,
     /// Remove a client of this gateway, and end its sessions
     Revoke {
-        /// Its key as `hawser peers` shows it
+        /// The client's key, as `hawser peers` shows it
         #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
         key: PublicKey,
     },
@@ -96,8 +96,8 @@ fn key_source(text: &str) -> Result<KeySource, String> {
         return Ok(KeySource::Key(key));
     }
     text.parse().map(KeySource::Invite).map_err(|_| {
-        "expected a key of 43 characters as `hawser peers key` prints it, or an invite: @FILE with \
-         one, - for one from standard input, or itself"
+        "expected a key of 43 characters as `hawser peers key` prints it, or an invite: @FILE, \
+         - for standard input, or the invite itself"
             .to_owned()
     })
 }

@@ -38,7 +38,7 @@ pub(crate) enum RuleAction {
     Add(Box<RuleAddArgs>),
     /// Remove a rule of your own, or one of a running daemon
     Remove {
-        /// Its number in `hawser rule list`
+        /// Number of the rule in `hawser rule list`
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         number: u32,
     },
@@ -53,25 +53,25 @@ pub(crate) struct RuleTestArgs {
     /// The connection is UDP
     #[arg(long)]
     pub(crate) udp: bool,
-    /// The process's name
+    /// Name of the process that connects
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,
     /// The path of the program's file
     #[arg(long, value_name = "PATH")]
     pub(crate) executable: Option<String>,
-    /// The user who runs it, by name or number
+    /// The user who runs the program, by name or number
     #[arg(long, value_name = "USER", value_parser = read_user)]
     pub(crate) user: Option<User>,
-    /// Its control group
+    /// Control group of the program
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<String>,
-    /// The name it goes to, where --to is an address
+    /// Name of the destination, where --to is an address
     #[arg(long, value_name = "NAME")]
     pub(crate) domain: Option<String>,
-    /// The address it goes to, where --to is a name
+    /// Address of the destination, where --to is a name
     #[arg(long, value_name = "IP")]
     pub(crate) address: Option<std::net::IpAddr>,
-    /// The code point of its packets, such as 46 or ef
+    /// The code point (DSCP) of the connection's packets, such as 46 or ef
     #[arg(long, value_name = "DSCP", value_parser = Dscp::from_str)]
     pub(crate) dscp: Option<Dscp>,
     /// Also show the rules that do not apply
@@ -88,14 +88,14 @@ pub(crate) struct RuleTestArgs {
 #[command(override_usage = "hawser rule add [OPTIONS]")]
 #[command(group = ArgGroup::new("which").multiple(false))]
 pub(crate) struct RuleAddArgs {
-    /// Apply it to the running daemon at once, before all other rules, until the daemon ends;
+    /// Apply the rule in the running daemon at once, before all other rules, until the daemon ends;
     /// nothing is saved
     #[arg(long, conflicts_with_all = ["first", "before"])]
     pub(crate) now: bool,
-    /// Put it before all others, so that it wins over them
+    /// Put the rule before all others, so that it wins over them
     #[arg(long, conflicts_with = "before")]
     first: bool,
-    /// Put it before this one of your rules, by its name or its number in `hawser rule list`
+    /// Put the rule before this rule of yours, by its name or its number in `hawser rule list`
     #[arg(long, value_name = "RULE")]
     before: Option<String>,
     /// Name of the rule
@@ -113,7 +113,7 @@ pub(crate) struct RuleAddArgs {
     /// Apply to programs in these control groups, or below
     #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = CgroupPath::from_str)]
     cgroup: Vec<CgroupPath>,
-    /// Apply to these destination names; *.example.org for all below
+    /// Apply to these destination names; *.example.org for all names below it
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = DomainPattern::from_str)]
     domain: Vec<DomainPattern>,
     /// Apply to these destination networks
@@ -131,7 +131,7 @@ pub(crate) struct RuleAddArgs {
     /// Apply to connections that other rules put into this class
     #[arg(long, value_name = "CLASS", value_delimiter = ',', value_parser = Class::from_str)]
     of_class: Vec<Class>,
-    /// Treat it as real-time, interactive, bulk or unknown
+    /// Treat the connections as real-time, interactive, bulk or unknown
     #[arg(
         long,
         value_name = "CLASS",
@@ -140,10 +140,10 @@ pub(crate) struct RuleAddArgs {
         conflicts_with = "of_class"
     )]
     class: Option<Class>,
-    /// Let it use every link
+    /// Let the connections use every link
     #[arg(long, groups = ["says", "which"])]
     any_link: bool,
-    /// Let it use only these links
+    /// Let the connections use only these links
     #[arg(
         long,
         value_name = "LINK",
@@ -152,7 +152,7 @@ pub(crate) struct RuleAddArgs {
         groups = ["says", "which"]
     )]
     only: Vec<String>,
-    /// Let it use the first of these links that works
+    /// Let the connections use the first of these links that works
     #[arg(
         long,
         value_name = "LINK",
@@ -161,7 +161,7 @@ pub(crate) struct RuleAddArgs {
         groups = ["says", "which"]
     )]
     order: Vec<String>,
-    /// Keep it off these links
+    /// Keep the connections off these links
     #[arg(
         long,
         value_name = "LINK",
@@ -170,7 +170,7 @@ pub(crate) struct RuleAddArgs {
         groups = ["says", "which"]
     )]
     never: Vec<String>,
-    /// Keep it off links that are metered or carry calls, while there is another link
+    /// Keep the connections off links that are metered or carry calls, while there is another link
     #[arg(
         long,
         value_name = "KIND",

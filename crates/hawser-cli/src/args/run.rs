@@ -18,8 +18,8 @@ pub(crate) struct RunArgs {
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     connection_scheduler: Option<ConnectionPolicy>,
-    /// Treat all its connections as real-time, interactive, bulk or unknown [default: as the rules
-    /// say]
+    /// Treat all connections of the program as real-time, interactive, bulk or unknown [default: as
+    /// the rules say]
     #[arg(long, value_name = "CLASS")]
     pub(crate) class: Option<Class>,
     /// direct: connect directly, even if a gateway is enrolled; bonded: only over the gateway
@@ -31,8 +31,8 @@ pub(crate) struct RunArgs {
         value_parser = mode
     )]
     pub(crate) mode: Mode,
-    /// How to capture its connections: in the kernel (kernel), by a library loaded into the program
-    /// (shim), or in the kernel where permitted (auto)
+    /// How to capture the program's connections: in the kernel (kernel), by a library loaded into
+    /// the program (shim), or in the kernel where permitted (auto)
     #[arg(
         long,
         value_name = "WAY",
@@ -62,7 +62,7 @@ pub(crate) struct RunArgs {
 /// Parses the mode of a program's connections. Refuses `packet`: `--tun` carries packets.
 fn mode(text: &str) -> Result<Mode, String> {
     match text.parse() {
-        Ok(Mode::Packet) => Err("allowed are auto direct bonded; --tun takes packets".to_owned()),
+        Ok(Mode::Packet) => Err("allowed are auto direct bonded; --tun is for packets".to_owned()),
         parsed => parsed.map_err(|error: UnknownMode| error.to_string()),
     }
 }
@@ -104,8 +104,8 @@ impl RunArgs {
             return None;
         };
         Some(format!(
-            "{flag} cannot be used with --mode {}: it is for servers that are reached over all \
-             links",
+            "{flag} cannot be used with --mode {}: {flag} is for servers that are reached over \
+             all links",
             self.mode
         ))
     }

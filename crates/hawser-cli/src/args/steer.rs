@@ -36,11 +36,11 @@ pub(crate) struct LinkArgs {
     /// Price of a gigabyte, such as 2.5EUR/GB, or 0
     #[arg(long, value_name = "PRICE", group = "says")]
     pub(crate) price: Option<String>,
-    /// Limit of its traffic in a month, such as 10GB, or none
+    /// Limit of the link's traffic in a month, such as 10GB, or none
     #[arg(long, value_name = "SIZE", group = "says")]
     pub(crate) allowance: Option<String>,
-    /// Strength of its signal, such as -80dBm, instead of what the radio reports; off to follow the
-    /// radio again. Not saved
+    /// Strength of the link's signal, such as -80dBm, instead of what the radio reports; off to
+    /// follow the radio again. Not saved
     #[arg(
         long,
         value_name = "STRENGTH",

@@ -195,7 +195,7 @@ fn a_wrong_value_is_refused_with_what_is_expected() {
         ),
         ("invite --ttl 0s", "expected a time from 1s to 365d"),
         ("bench --size 5furlongs", "has no known unit"),
-        ("bench --size 0", "expected more than nothing"),
+        ("bench --size 0", "expected a size greater than 0"),
         ("peers revoke \u{7f}", "expected a key"),
         ("peers remove bob", "expected a key"),
         (

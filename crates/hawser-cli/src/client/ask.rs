@@ -75,8 +75,8 @@ impl Conversation {
         }
     }
 
-    /// Asks the daemon for a change. Returns the file that it was saved in, if any. A daemon that
-    /// does not know or allow the change reports an error to the user.
+    /// Asks the daemon for a change. Prints the file that the change was saved in, if any. A daemon
+    /// that does not know or allow the change reports an error to the user.
     pub(crate) async fn change(&mut self, request: &Request) -> anyhow::Result<()> {
         use ErrorReason::{Invalid, NotFound};
         match self.answer(Duration::ZERO, request).await? {
@@ -152,7 +152,9 @@ async fn connect(path: &Path) -> anyhow::Result<Option<UnixStream>> {
     match UnixStream::connect(path).await {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("can't ask at {}", path.display())),
+        Err(error) => {
+            Err(error).with_context(|| format!("can't connect to the daemon at {}", path.display()))
+        }
     }
 }
 

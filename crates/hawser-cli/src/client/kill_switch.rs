@@ -60,7 +60,7 @@ pub(crate) async fn join(command: &Command) {
     // Only root may read the kernel's rules and mark sockets.
     if sends && geteuid().is_root() {
         match kill_switch::join().await {
-            Ok(Some(_)) => tracing::debug!("the kill switch is on: sockets are marked"),
+            Ok(Some(_)) => tracing::debug!("marking sockets to pass the active kill switch"),
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "can't find out whether a kill switch is on"),
         }

@@ -42,7 +42,7 @@ async fn say_who_keeps_to_its_own(conversation: &mut Conversation) -> anyhow::Re
     let keeps = |session: &&SessionStatus| session.peer_follows_scheduler == Some(false);
     for session in status.sessions.iter().filter(keeps) {
         eprintln!(
-            "hawser: {} does not take this over: what it sends goes by its own policy",
+            "hawser: {} does not follow this change: its own policy governs the data that it sends",
             printable(&session.peer)
         );
     }

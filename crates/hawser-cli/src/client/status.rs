@@ -49,7 +49,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Returns the `wanted` part of the status of the daemon at the other end.
+/// Returns the `wanted` part of the status of the daemon at the other end of `conversation`.
 pub(crate) async fn status(
     conversation: &mut Conversation,
     wanted: &Request,

@@ -15,7 +15,8 @@ pub(crate) async fn run(setup: &Setup, args: &UpgradeArgs) -> anyhow::Result<()>
     let request = Request::Upgrade { limit: args.limit };
     match daemon.ask_for(PATIENCE, &request).await? {
         Response::Upgraded { process_id } => show(&format!(
-            "process {process_id} has taken over; what was open before goes on until it ends\n"
+            "process {process_id} has taken over; connections that were open before go on \
+             until they end\n"
         )),
         _ => bail!("the daemon sent an unexpected answer"),
     }

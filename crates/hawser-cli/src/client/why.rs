@@ -81,5 +81,5 @@ fn write(path: &Path, recording: &[u8]) -> anyhow::Result<()> {
     ))
 }
 
-/// Larger than any daemon's recording.
+/// Limit of a recording's size, larger than any daemon's recording.
 const MAX_RECORDING: usize = 128 << 20;

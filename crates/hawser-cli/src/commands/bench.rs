@@ -59,7 +59,7 @@ pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A measurement to make.
+/// The measurements to make: links, gateway and amount of data.
 struct Bench {
     config: ClientConfig,
     rules: Arc<LinkRuleStore>,

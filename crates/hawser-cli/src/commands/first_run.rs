@@ -15,7 +15,7 @@ use questions::{Answers, Ground, Role};
 use record::Record;
 use steps::Steps;
 
-/// Asks the questions, carries out the answers, and tells how to undo them; or undoes them.
+/// Asks the questions, carries out the answers, and tells how to undo them; or undoes earlier runs.
 pub(crate) async fn run(setup: &Setup, args: &SetupArgs) -> anyhow::Result<()> {
     setup.state.prepare()?;
     let mut record = Record::open(&setup.state)?;

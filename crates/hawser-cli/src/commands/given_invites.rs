@@ -8,11 +8,11 @@ use hawser_config::GatewaySource;
 use crate::args::Command;
 use hawser_daemon::setup::{Setup, Usage};
 
-/// Reads the invites of a command that come from standard input. Warns of those on the command
-/// line, which the kernel shows to every user of the machine for as long as the program runs.
+/// Reads a command's invites from standard input. Warns of invites on the command line, which the
+/// kernel shows to every user of the machine for as long as the program runs.
 pub(crate) fn take(setup: &Setup, command: &mut Command) -> anyhow::Result<()> {
     if setup.is_taking_over {
-        // The old process has read them.
+        // The old process has read the invites from standard input.
         forget_read(command);
     }
     let sends_input = is_sending_input(command);
@@ -62,7 +62,7 @@ fn is_sending_input(command: &Command) -> bool {
     args.files.iter().any(|file| file.as_os_str() == "-")
 }
 
-/// Reads one line and nothing after it, which may be the answer to a question.
+/// Reads one line, and not the text after it, which may be the answer to a question.
 fn read_line(input: &mut impl Read) -> anyhow::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];

@@ -93,7 +93,7 @@ async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
         // Of a directory, only its files are reported.
         Ok(received) if received.kind != EntryKind::File => {
             let path = received.path.display();
-            tracing::debug!(%path, kind = ?received.kind, "received");
+            tracing::debug!(%path, kind = ?received.kind, "received an entry of a directory");
         }
         Ok(received) => {
             // Receiving goes on even if the reader of the output has closed it.

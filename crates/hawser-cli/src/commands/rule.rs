@@ -41,8 +41,8 @@ pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
         if is_written {
             let config = config.display();
             let problem = format!(
-                "the daemon has a configuration, which has rules as well: name it to change any, with \
-                 `hawser --config {config} rule`"
+                "the daemon has a configuration, which can have rules as well: to change rules \
+                 there, use `hawser --config {config} rule`"
             );
             return Err(Usage(problem).into());
         }

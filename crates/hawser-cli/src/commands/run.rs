@@ -167,9 +167,7 @@ fn vouched(
 ) -> anyhow::Result<Option<VouchedServers>> {
     if args.mode != Mode::Auto || args.tun {
         if !config.up.vouched.is_empty() {
-            tracing::warn!(
-                "--mode and --tun ignore `vouched`: names are not held to their vouchers"
-            );
+            tracing::warn!("ignoring `vouched` with --mode or --tun: no name's voucher is checked");
         }
         return Ok(None);
     }

@@ -294,7 +294,7 @@ fn a_firewall_that_drops_what_is_forwarded_is_told_and_one_with_a_rule_lets_it_p
         let echo = || said(&mut net.enclosed(&with_udp(once)));
         assert_eq!(echo(), "False", "{}", gateway.log());
         for told in [
-            "a firewall drops what it has no rule for",
+            "a firewall drops packets that it has no rule for",
             "ip filter FORWARD",
         ] {
             until(told, || gateway.log().contains(told), || gateway.log());

@@ -173,7 +173,7 @@ fn the_distributions_modem_manager_is_asked_and_has_none() {
                 return hawser_skip::skip(&format!("end_to_end::{name}"), &reason);
             }
         };
-        let is_asked = || says("warn  modems: ModemManager knows none with the link lte");
+        let is_asked = || says("warn  modems: ModemManager knows no modem with the link lte");
         until("it is asked", is_asked, String::new);
     });
 }

@@ -298,7 +298,7 @@ fn what_a_router_lacks_is_told() {
         powerless.arg("--state").arg(router.place().path("client"));
         powerless.args(["up", "--capture", "lan:lan"]);
         let ended = Ended::of(powerless.output().unwrap());
-        ended.expect(1, "it takes root, or CAP_NET_ADMIN");
+        ended.expect(1, "this needs root, or CAP_NET_ADMIN");
     });
 }
 

@@ -75,7 +75,10 @@ fn a_gateway_that_keeps_to_its_scheduler_is_named() {
             let scene = Scene::with(place, neighbour, Some("gateway.toml"));
             let up = scene.up();
             let ended = said(&scene.place, &["policy", "set", "--scheduler", "redundant"]);
-            assert!(ended.err.contains("does not take this over"), "{ended:?}");
+            assert!(
+                ended.err.contains("does not follow this change"),
+                "{ended:?}"
+            );
             assert_eq!(scene.session()["scheduler"], "redundant");
             assert_eq!(scene.session()["peer_follows_scheduler"], false);
             assert_eq!(scene.far_session()["scheduler"], "auto");

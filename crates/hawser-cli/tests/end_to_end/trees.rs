@@ -255,7 +255,7 @@ fn an_input_that_is_turned_away_unread_waits_for_its_turn() {
     let (mut second, mut whole) = send("second");
     whole.write_all(b"the second").unwrap();
     drop(whole);
-    let waits = || second.log().contains("will try again");
+    let waits = || second.log().contains("retrying a transfer");
     until("the second waits", waits, || second.log());
     // The first is given up: nothing of it stays, and its name is free.
     first.signal(Signal::TERM);

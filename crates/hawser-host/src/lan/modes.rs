@@ -36,8 +36,8 @@ impl Chain {
 }
 
 /// Builds the chains. All chains always exist, so that new rules replace them one by one. `pass`:
-/// the verdict for connections sent as packets. `own`: the addresses of the device, and those of
-/// hosts there.
+/// the verdict for connections sent as packets. `own`: the addresses of the device, and the
+/// addresses of hosts in the tunnel.
 pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| may_apply(&rule.when)).collect();
     let is_needed = rules.iter().any(|it| it.then.mode == Some(Mode::Packet));
@@ -88,7 +88,8 @@ pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
 }
 
 /// Builds the first chain. Existing connections keep their mode: streams have a socket here, and
-/// connections that use the device have an address of the tunnel. For others it decides the class.
+/// connections that use the device have an address of the tunnel. For other connections the chain
+/// decides the class.
 fn choosing(rules: &[&Rule], own: &[IpNet], pass: &str) -> Vec<String> {
     let mut chain = vec![format!("socket transparent 1 goto {TAKEN}")];
     for net in own {
@@ -120,7 +121,7 @@ fn may_apply(when: &Condition) -> bool {
     !asks_unknown && when.protocol != Some(Protocol::Udp)
 }
 
-/// Appends rules that match packets of such connections, ignoring the class.
+/// Appends rules that match packets of the connections that `when` describes, ignoring the class.
 fn add(chain: &mut Vec<String>, when: &Condition, then: &str) {
     let ports = set(merged(&when.port).iter().map(ToString::to_string));
     let ports = ports

@@ -30,7 +30,8 @@ struct Refusal {
 }
 
 impl Measuring {
-    /// Measures signals of the links in `wanted` at these intervals; `guard` ends that.
+    /// Measures signals of the links in `wanted` at these intervals; `guard` ends the
+    /// measurements.
     pub fn new(wanted: BTreeMap<String, Duration>, guard: Guard) -> Self {
         Self {
             wanted,

@@ -37,7 +37,7 @@ pub enum EnclosureError {
     #[error(transparent)]
     Tun(#[from] TunError),
     /// The program would ask the wrong name servers.
-    #[error("cannot cover {RESOLV_CONF}: {0}")]
+    #[error("cannot replace {RESOLV_CONF} for the program: {0}")]
     Names(io::Error),
     /// The other process is gone.
     #[error("cannot hand over the TUN device: {0}")]

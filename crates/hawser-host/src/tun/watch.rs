@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::TunError;
 use hawser_link::links::ask_kernel;
 
-/// Waits until the device `name` no longer is as [`set_up`](super::set_up) has left it, since it
+/// Waits until the device `name` no longer is as [`set_up`](super::set_up) has left it, because it
 /// was removed, renamed or set down. Its routes are gone then, and do not return by themselves.
 ///
 /// Checks the device when the kernel reports a change of an interface, at most once a second.

@@ -1,7 +1,7 @@
 use crate::host_port::ParseHostPortError;
 use crate::identity::{FileError, IdentityError};
 
-/// Why there is no invite.
+/// Why an invite cannot be made, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InviteError {
@@ -32,7 +32,7 @@ pub enum InviteError {
     /// The invite is from a later release.
     #[error("this is an invite of version {got}, only version 1 is understood; update hawser")]
     Version {
-        /// Its version.
+        /// Version of the invite.
         got: u8,
     },
     /// The check sum is right, yet the content is invalid.
@@ -44,7 +44,7 @@ pub enum InviteError {
     /// Too few or too many addresses.
     #[error("an invite has 1 to {MAX_ADDRESSES} addresses, got {got}")]
     AddressCount {
-        /// Their number.
+        /// Number of addresses.
         got: usize,
     },
     /// No secret could be generated.

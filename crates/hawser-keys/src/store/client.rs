@@ -33,7 +33,8 @@ pub struct EnrolledGateway {
     pub addresses: Vec<HostPort>,
     /// Time of the latest enrolment with this gateway.
     pub enrolled_at: UnixTime,
-    /// Addresses where it was reached, the latest first. Its names may since resolve differently.
+    /// Addresses where the gateway was reached, the latest first. Its names may resolve differently
+    /// since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reached: Vec<SocketAddr>,
     /// Whether the gateway serves only connections to itself.

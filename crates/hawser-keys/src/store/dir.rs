@@ -73,8 +73,8 @@ impl StateDir {
     }
 
     /// Returns 256 random bits as text (base64url without padding, 43 characters): the content of
-    /// the file `name`, mode 0600, which is created at the first call. They prove that a process
-    /// can read the directory.
+    /// the file `name`, mode 0600, which is created at the first call. The bits prove that a
+    /// process can read the directory.
     pub fn secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
         secret::load_or_create(&self.file(name))
     }

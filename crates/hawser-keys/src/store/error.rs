@@ -63,7 +63,7 @@ pub enum StoreError {
         client: PublicKey,
     },
     /// The limit of stored entries is reached.
-    #[error("there are {limit} {what} already, the most that are kept")]
+    #[error("there are {limit} {what} already, which is the limit")]
     Full {
         /// Kind of the entries.
         what: &'static str,
@@ -85,7 +85,7 @@ pub enum StoreError {
 fn without(path: &Path) -> &'static str {
     match StateFile::at(path) {
         Some(file) => file.without_it(),
-        None => "what it holds is lost",
+        None => "its content is lost",
     }
 }
 

@@ -170,7 +170,7 @@ fn begin_anew<T: Default>(
     let begun = Cached::default();
     if matches!(&error, StoreError::File(error) if error.is_passing()) {
         // The file is read again later.
-        tracing::warn!(%error, "going on without a file that can't be read");
+        tracing::warn!(%error, "can't read a state file, starting without its content");
         return Ok(begun);
     }
     let mut aside = path.as_os_str().to_owned();
@@ -179,11 +179,11 @@ fn begin_anew<T: Default>(
     match fs::rename(path, &aside) {
         Ok(()) => {
             let aside = Path::new(&aside).display();
-            tracing::warn!(%error, %aside, "set aside a file that can't be used: {what}");
+            tracing::warn!(%error, %aside, "set aside an unusable state file: {what}");
         }
         // The file may have vanished, or the disk cannot be written.
         Err(refused) => {
-            tracing::warn!(%error, %refused, "going on without a file that can't be used: {what}");
+            tracing::warn!(%error, %refused, "starting without an unusable state file: {what}");
         }
     }
     Ok(begun)

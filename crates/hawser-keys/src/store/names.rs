@@ -61,7 +61,7 @@ pub enum NameError {
         name: HostNameAt,
     },
     /// The name is known, with another key.
-    #[error("{name} is known with another key; `hawser peers remove {name}` forgets that one")]
+    #[error("{name} is known with another key; `hawser peers remove {name}` forgets the known key")]
     OtherKey {
         /// The name.
         name: HostNameAt,
@@ -75,7 +75,7 @@ pub enum NameError {
         what: &'static str,
     },
     /// The name is not known.
-    #[error("{name} is not known; `hawser peers list` shows the names that are")]
+    #[error("{name} is not known; `hawser peers list` shows the known names")]
     Unknown {
         /// The name.
         name: HostNameAt,

@@ -20,7 +20,7 @@ use crate::identity::PublicKey;
 #[derive(Debug)]
 pub struct OrderStore {
     file: JsonFile<State>,
-    /// Each is only ever replaced whole, so that they are valid after a panic of another thread.
+    /// Each value is only ever replaced whole, so the map is valid after a panic of another thread.
     newest: Mutex<BTreeMap<PublicKey, Newest>>,
 }
 
@@ -32,9 +32,10 @@ impl OrderStore {
         Ok(Self { file, newest })
     }
 
-    /// Begins a session of descriptions of this host at this time. Its number is higher than all
-    /// previous ones, even if the clock has gone back. Writes the file; if that fails, logs it, and
-    /// the number of the next start is higher only if the clock does not go back.
+    /// Begins a session of descriptions of this host at this time, and returns the session's
+    /// number, which is higher than all previous ones, even if the clock has gone back. Writes the
+    /// file; if that fails, logs the error, and the number of the next start is higher only if the
+    /// clock does not go back.
     pub fn begin_session(&self, unix_ms: u64) -> u64 {
         let next = |state: &State| unix_ms.max(state.own_session.saturating_add(1));
         let number = self.file.read(next);

@@ -91,7 +91,7 @@ impl Stored for State {
 
 impl PinStore {
     /// Reads the file in `dir`, and the secret there; if they are missing, no server is pinned. If
-    /// the secret cannot be written, one is made for this run.
+    /// the secret cannot be written, a secret is made for this run.
     ///
     /// # Errors
     /// The file or the secret is invalid, or cannot be read.
@@ -99,7 +99,8 @@ impl PinStore {
         let file = JsonFile::open(dir, StateFile::Servers)?;
         let secret = match dir.secret(StateFile::ServersSecret.name()) {
             Err(StoreError::File(error @ FileError::Io { .. })) => {
-                tracing::warn!(%error, "cannot store the secret for keys, using a temporary one");
+                tracing::warn!(%error, "cannot store the secret for this host's keys, \
+                    using a temporary secret");
                 secret::generate()?
             }
             read_or_failed => read_or_failed?,
@@ -133,7 +134,7 @@ impl PinStore {
     }
 
     /// As [`Self::keep`], with the drawn key as this host's key, which the server has already seen.
-    /// If a pin exists, its key of this host stays.
+    /// If a pin exists, this host's key in that pin stays.
     ///
     /// # Errors
     /// The file cannot be changed.

@@ -21,11 +21,11 @@ pub enum StateFile {
     KnownKeys,
     /// The hosts that are known by name.
     Names,
-    /// The version numbers of these hosts' newest descriptions.
+    /// The version numbers of the newest descriptions of hosts that are known by name.
     Order,
     /// The pinned keys of discovered servers.
     Servers,
-    /// The secret from which this host's keys for these servers are derived.
+    /// The secret from which this host's keys for discovered servers are derived.
     ServersSecret,
     /// Vouchers of servers' owners.
     Vouchers,
@@ -115,20 +115,20 @@ impl StateFile {
         match self {
             Self::Key => "clients must enrol anew",
             Self::Gateway => "all clients must enrol anew",
-            Self::Addresses => "it is written at the next start",
+            Self::Addresses => "the file is written again at the next start",
             Self::PacketAddresses => "clients may get other inner addresses",
             Self::Client => "this machine must enrol anew",
             Self::KnownKeys => "the next key of each peer is taken on trust",
-            Self::Names => "these hosts have to be made known again",
+            Self::Names => "the known hosts have to be added again",
             Self::Order => "old descriptions of hosts may be believed once more",
             Self::Servers => "the next key of each server is taken on trust",
             Self::ServersSecret => "servers take this machine for another one",
-            Self::Vouchers => "they are fetched again",
+            Self::Vouchers => "vouchers are fetched again",
             Self::Directory => "hosts register again within the hour",
             Self::DirectoryKey => "no request follows within calls in progress",
             Self::WebToken => "programs with the old token need the new one",
             Self::Usage => "allowances begin at zero",
-            Self::Rules => "these rules are gone",
+            Self::Rules => "the rules in the file are gone",
             Self::Setup => "`hawser setup --undo` can't take anything back",
         }
     }
@@ -140,8 +140,8 @@ impl StateFile {
     }
 }
 
-/// Suffix of a damaged file that was set aside. There is at most one for each file: a later one
-/// overwrites it.
+/// Suffix of a damaged file that was set aside. There is at most one for each file: the file
+/// that is set aside later overwrites the earlier one.
 pub const ASIDE: &str = ".damaged";
 
 #[cfg(test)]

@@ -62,16 +62,16 @@ async fn modems(config: &Config, refused: Option<String>) -> Option<Check> {
     Some(match (missing.is_empty(), refused) {
         (true, None) => Check::ok(
             name,
-            format!("ModemManager knows that of {}", measured.join(", ")),
+            format!("ModemManager knows the modem of {}", measured.join(", ")),
         ),
         (true, Some(refused)) => Check::warn(name, refused, RULES),
         (false, _) => Check::warn(
             name,
             format!(
-                "ModemManager knows none with the link {}",
+                "ModemManager knows no modem with the link {}",
                 missing.join(" or ")
             ),
-            "`mmcli --list-modems` shows what it knows; a link's name is among a modem's ports",
+            "`mmcli --list-modems` lists the modems; a link's name is among a modem's ports",
         ),
     })
 }
@@ -120,5 +120,5 @@ fn no_bus(name: &str, finding: &str) -> Check {
     )
 }
 
-const RULES: &str = "fix what is said; a daemon that is not root needs \
+const RULES: &str = "fix the reported cause; a daemon that is not root needs \
                      contrib/polkit/60-hawser.rules (docs/operations.md)";

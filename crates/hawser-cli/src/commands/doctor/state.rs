@@ -121,8 +121,8 @@ async fn registration(setup: &Setup) -> Option<Check> {
         _ => Check::warn(
             "directory",
             finding,
-            "make sure of name, password and directory, and that UDP or TCP gets there; it is tried \
-             again by itself",
+            "check the name, the password and the directory, and that UDP or TCP reaches the \
+             directory; the daemon retries by itself",
         ),
     })
 }

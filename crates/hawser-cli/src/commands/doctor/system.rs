@@ -136,7 +136,7 @@ fn start_again(fronted: &[FrontPort]) -> String {
     } else {
         format!("the services at {}", ports.join(", "))
     };
-    format!("once `hawser serve --front` runs, start {services} again if they are older")
+    format!("once `hawser serve --front` runs, restart {services} if they were started earlier")
 }
 
 /// Checks the requirements of `hawser run --tun`.

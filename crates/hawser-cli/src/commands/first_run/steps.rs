@@ -190,8 +190,8 @@ impl Steps<'_> {
 struct Settings<'a> {
     metered: &'a [String],
     advertise: &'a [HostPort],
-    /// Capture for `hawser up` without a service. A service gets it, with its permissions, by a
-    /// drop-in.
+    /// `capture` is written, for `hawser up` without a service. A service gets `capture`, and the
+    /// permissions for it, from a drop-in.
     captures: bool,
 }
 

@@ -20,7 +20,7 @@ impl Systemd {
             Path::new("/run/systemd/system").is_dir()
         } else {
             self.ask(&["is-system-running"]).is_ok_and(|said| {
-                // Any other state runs, such as "degraded".
+                // In any other state the manager runs, such as "degraded".
                 !matches!(said.trim(), "" | "offline" | "unknown")
             })
         }

@@ -32,7 +32,7 @@ pub(super) fn list_text(
     }
 }
 
-/// Returns the same as JSON.
+/// Returns these rules as JSON.
 pub(super) fn list_json(
     set: &RuleSet,
     shown: impl Fn(Source) -> bool,
@@ -92,7 +92,7 @@ pub(super) fn test_text(
     text
 }
 
-/// Returns the same as JSON, with every rule.
+/// Returns the verdict as JSON, and whether each rule applies.
 pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<GatewayUse>) -> Value {
     let verdict = set.judge(facts);
     let way = gateway.map(|usage| way(usage, &verdict));
@@ -118,8 +118,8 @@ pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<Gatewa
     json!({ "verdict": fields.map(field).collect::<Map<_, _>>(), "way": way, "rules": rules })
 }
 
-/// Returns the route of such a connection with a gateway, and the reason, as far as they do not
-/// depend on the current links.
+/// Returns the route of a connection with this verdict and a gateway, and the reason, as far as
+/// they do not depend on the current links.
 fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
     let (by, why) = ruled(usage, verdict, false, false);
     let is_packets = verdict.mode == Mode::Packet && by == Some(By::Gateway);
@@ -135,7 +135,7 @@ fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
         None => "over a link or the gateway",
     };
     let unless = if by != Some(By::Link) && !verdict.avoid.is_empty() {
-        "; over one link where there are any to avoid"
+        "; over one link where there are links to avoid"
     } else {
         ""
     };

@@ -139,7 +139,7 @@ async fn retry(
         if is_final(&error) || failures >= MAX_FAILURES {
             return Err(error);
         }
-        tracing::warn!(what = %shown, %error, "will try again");
+        tracing::warn!(item = %shown, %error, "retrying a transfer");
         place.note("trying again");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(MAX_PAUSE);

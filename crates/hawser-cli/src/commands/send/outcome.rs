@@ -19,9 +19,9 @@ pub(super) struct Outcome {
     pub(super) directories: usize,
     /// Symbolic links that are at the receiver now.
     links: usize,
-    /// Files and links among these that were there before.
+    /// Files and links that were at the receiver before.
     already_there: usize,
-    /// Bytes of these files.
+    /// Total size of the files and links at the receiver.
     bytes: u64,
     /// Bytes that went over the network.
     transferred_bytes: u64,
@@ -51,7 +51,7 @@ impl Outcome {
         }
     }
 
-    /// Counts a file or link that was sent. Directories are offered more than once.
+    /// Counts a file or link that was sent. Ignores directories, which are offered more than once.
     pub(super) fn add(&mut self, kind: EntryKind, sent: &Sent) {
         match kind {
             EntryKind::Directory => return,
