@@ -41,7 +41,7 @@ where
     }
 }
 
-/// Connects the way the operating system chooses, without Nagle's delay.
+/// Connects by the system's routes, and switches Nagle's algorithm off.
 ///
 /// # Errors
 /// The system's error.
