@@ -288,7 +288,7 @@ impl<'a, V: Via> Race<'a, V> {
         let (director, targets) = (self.director, &self.targets);
         let outlook = |address, link: Option<&Arc<Link>>| {
             let mut all = targets.addresses.iter().zip(&targets.by_routes);
-            // These do not depend on links.
+            // Addresses that follow the system's routes do not depend on links.
             if all.any(|(one, by_routes)| *one == address && *by_routes) {
                 return Outlook::Open;
             }
@@ -338,8 +338,8 @@ impl Begun {
         self.link.as_ref().map(|link| link.index)
     }
 
-    /// Returns whether it should have been answered by now, since another attempt was: it was
-    /// silent for longer than its link ever takes, or the way there is closed.
+    /// Returns whether the attempt counts against its link after another attempt was answered: it
+    /// had no answer within its patience, or failed for lack of an answer.
     fn is_miss(&self) -> bool {
         match self.state {
             State::Running => self.at.elapsed() >= self.patience,

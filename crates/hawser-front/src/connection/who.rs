@@ -22,11 +22,12 @@ pub struct Who {
     needed: Wanted,
 }
 
-/// Whether the asker matters.
+/// Tells whether it matters now which program asks.
 #[derive(Clone)]
 struct Wanted(Arc<dyn Fn() -> bool + Send + Sync>);
 
-/// A program that can be found out. The kernel is asked once, when the program first matters.
+/// The program at the other end of a connection, to be found. The kernel is asked once, when the
+/// program first matters.
 #[derive(Clone, Debug)]
 pub struct Sought(Arc<Search>);
 
@@ -51,7 +52,7 @@ pub(super) enum Found {
 
 /// The asker was not known in time, although rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the program that asks was not found in time, and rules keep programs to their links")]
+#[error("can't find the connection's program in time, and rules for programs need it")]
 pub struct UnknownAsker;
 
 /// The two ends of a connection that was accepted from `peer` at `local`.
