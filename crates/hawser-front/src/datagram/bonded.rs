@@ -131,7 +131,7 @@ impl DatagramPort for BondPort {
             let now = Instant::now();
             let idle = self.limits.idle;
             self.flows.retain(|_, flow| now - flow.used < idle);
-            // The tick has not registered a waker for the next one yet.
+            // This tick has registered no waker for the next tick: poll again.
             let _ = self.sweep.poll_tick(cx);
         }
         // The channel never closes: `self` holds a sender.
@@ -197,7 +197,7 @@ async fn carry(
         destination,
         is_call,
     } = what;
-    // Other gateways would refuse the opening of a call.
+    // A gateway that knows no calls would refuse the opening of a call.
     let is_told = is_call && client.knows_calls();
     let opening = opening::of(&destination, is_told);
     let Ok(mut stream) = client.open(opening).await else {
@@ -213,7 +213,8 @@ async fn carry(
     }
     let Some(source) = begin(&mut stream, &destination, &mut outgoing).await else {
         let _span = span.enter();
-        tracing::debug!(%destination, code = ?stream.reset_code(), "gateway refused a flow");
+        tracing::debug!(%destination, code = ?stream.reset_code(),
+            "gateway refused a flow of datagrams");
         return;
     };
     loop {
@@ -228,7 +229,7 @@ async fn carry(
                 Ok(payload) => drop(arrives.try_send((source, payload))),
                 Err(error) => {
                     let _span = span.enter();
-                    tracing::debug!(%destination, %error, "flow ended");
+                    tracing::debug!(%destination, %error, "flow of datagrams ended");
                     return;
                 }
             },
@@ -236,7 +237,8 @@ async fn carry(
     }
 }
 
-/// Sends in the stream until it is accepted. Returns the address that the far end sends to.
+/// Sends datagrams in the stream until the stream is accepted. Returns the address that the far
+/// end sends to.
 async fn begin(
     stream: &mut BondStream,
     destination: &Destination,

@@ -25,8 +25,8 @@ use crate::transport::DialError;
 
 /// Ports of two kinds. A [`SharedDirector`] chooses one of them for each flow.
 ///
-/// A flow keeps its way for as long as it is used. Exception: if a flow over a gateway does not
-/// wait for the gateway and the session is lost, the director chooses again.
+/// A flow keeps its way for as long as it is used. Exception: if the session with the gateway is
+/// lost, the director chooses again for flows over the gateway that need not wait for it.
 pub struct ChoicePorts<S = Routes> {
     direct: Arc<dyn DatagramPorts>,
     gateway: Arc<dyn DatagramPorts>,

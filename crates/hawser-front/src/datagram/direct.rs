@@ -141,7 +141,7 @@ impl<P: PlaceFlows, R: Resolve> DatagramPort for DirectPort<P, R> {
         if self.sweep.poll_tick(cx).is_ready() {
             self.flows.expire(Instant::now(), self.limits.idle);
             self.sockets.retain(|key| self.flows.uses(key));
-            // The tick has not registered a waker for the next one yet.
+            // This tick has registered no waker for the next tick: poll again.
             let _ = self.sweep.poll_tick(cx);
         }
         while let Poll::Ready((host, waiting)) = self.ways.poll_found(cx) {
