@@ -177,7 +177,7 @@ impl Fronted {
             tracing::warn!(
                 "a rule of address translation leads port {meant} to port {port}: connections to \
                  port {meant} have no bond from their beginning, and its service is not reached \
-                 over sessions; where port {port} is open to all, front that one"
+                 over sessions; if port {port} is open to all, front port {port} instead"
             );
         }
         let account = account_of(ends, accounts);
@@ -282,7 +282,7 @@ impl Fronted {
         let admitted = self.clients.admit_from(id, network, Instant::now());
         let admitted = admitted.and_then(|place| Permit::new(place, account));
         let permit = admitted.map_err(|reason| {
-            debug!(%client, ?reason, "limit reached");
+            debug!(%client, ?reason, "refused a connection to a service: limit reached");
             self.counters.limited.add(reason);
             DialError::LimitReached
         })?;

@@ -114,7 +114,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
     }
 
     pub(super) fn limited(&self, reason: LimitReason) -> DialError {
-        debug!(?reason, "limit reached");
+        debug!(?reason, "refused a stream: limit reached");
         self.counters.limited.add(reason);
         DialError::LimitReached
     }
@@ -125,7 +125,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         metadata: &[u8],
     ) -> Result<(C::Stream, Permit), DialError> {
         let destination = Destination::decode(metadata).map_err(|error| {
-            debug!(%error, "malformed destination");
+            debug!(%error, "refused a stream: malformed destination");
             DialError::MalformedDestination
         })?;
         let passed = self.addresses(&permit, &destination).await?;
@@ -151,7 +151,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         // could change its address between check and connect.
         let (passed, refused) = self.policy.filter(&addresses);
         for refusal in refused {
-            debug!(%destination, ?refusal, "address refused");
+            debug!(%destination, ?refusal, "refused an address of the destination");
             self.counters.refused_addresses.add(refusal);
         }
         if passed.is_empty() {
