@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 /// How other hosts reach this one.
 pub struct CallSettings {
-    /// The key of this host, and those of the others.
+    /// The key of this host, and the keys of the other hosts.
     pub keys: Box<dyn Keys>,
     /// Number of this start; higher with each start of this host.
     pub number: u64,
@@ -23,11 +23,11 @@ pub struct CallSettings {
 /// A request. An address of record names the other host.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// A session with it, unless there is one.
+    /// Begin a session with the host, unless there is one.
     Call(SipUri),
-    /// A session with it in place of a useless one.
+    /// Begin a session with the host in place of a useless one.
     CallAnew(SipUri),
-    /// The end of the session with it.
+    /// End the session with the host.
     HangUp(SipUri),
 }
 

@@ -60,7 +60,7 @@ impl Ways {
         }
     }
 
-    /// Returns why there is no way, if that is known.
+    /// Returns why no link leads to the directory, if that is known.
     pub(super) fn problem(&self) -> Option<String> {
         self.far.problem()
     }
@@ -115,7 +115,7 @@ impl Ways {
         addresses.collect()
     }
 
-    /// Sends, or fails at once.
+    /// Sends a message over a flow; returns false, and does not wait, if that fails.
     pub(super) fn send(&mut self, flow: Flow, bytes: &Bytes) -> bool {
         let tls = self.far.tls();
         let Some(way) = self.ways.get_mut(&flow.number) else {
@@ -143,7 +143,7 @@ impl Ways {
         }
     }
 
-    /// Closes a way's stream; it is opened again with the next message.
+    /// Closes the stream of a way; the next message opens it again.
     pub(super) fn close(&mut self, flow: Flow) {
         if let Some(way) = self.ways.get_mut(&flow.number)
             && let Kind::Stream(stream) = &mut way.kind
