@@ -112,7 +112,7 @@ async fn race<C: Connect>(
             None => {}
         }
         let next_attempt = Instant::now() + attempt_delay;
-        // Until the next attempt is due, or one has ended if no address is left.
+        // Wait until an attempt has ended, or until the next one is due if an address is left.
         tokio::select! {
             biased;
             Some(ended) = running.next() => match ended {

@@ -251,8 +251,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
     }
 
-    /// Dials through the gateway or over links, as the director decides. A way may carry `early` if
-    /// it is the only one. `may_ask`: whether handshakes over links may ask for a bond.
+    /// Dials through the gateway or over links, as the director decides. If only one way is
+    /// tried, it may carry `early`. `may_ask`: whether handshakes over links may ask for a bond.
     async fn dial_by_decision(
         &self,
         (destination, origin): (&Destination, &Origin),

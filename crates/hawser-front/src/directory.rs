@@ -37,7 +37,7 @@ pub use view::{BindingView, Bound, DirectoryView};
 
 /// Settings of a directory.
 pub struct DirectorySettings {
-    /// The domains that it serves; the first one is the realm of passwords.
+    /// The domains that the directory serves; the first domain is the realm of passwords.
     pub domains: Vec<Host>,
     /// Addresses for datagrams and streams.
     pub listen: Vec<SocketAddr>,

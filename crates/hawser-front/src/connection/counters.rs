@@ -7,7 +7,7 @@ use super::stranded::Stranded;
 /// Bytes that a connection has moved so far, counted without the director's lock.
 ///
 /// A lock of its own keeps the bytes consistent with the time since which they were moved. The
-/// director takes it about twice a second.
+/// director takes this lock about twice a second.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     progress: Mutex<Progress>,

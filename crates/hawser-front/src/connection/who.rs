@@ -38,7 +38,8 @@ struct Search {
     answer: OnceLock<Asked>,
 }
 
-/// `None` where the asker can't be known. The sender is dropped where there was no room to ask.
+/// The pending answer: `None` if the asker can't be known. The sender is dropped if there was no
+/// room to ask.
 pub(super) type Asked = Shared<oneshot::Receiver<Option<Process>>>;
 
 /// The result of a search so far.
@@ -198,8 +199,8 @@ fn answer_all(mut askers: Askers, asked: &Receiver<Asking>, open: &watch::Sender
 
 /// Time that a connection waits for the name of its program, from when its destination is known.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// Longer than a machine takes that is short of processor time. If the other end can't be known,
-/// the answer comes at once.
+/// Time that a connection waits if rules need its program: longer than a busy machine takes. If
+/// the program can't be known, the answer comes at once.
 const NEEDED_PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

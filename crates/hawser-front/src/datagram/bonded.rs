@@ -1,4 +1,4 @@
-//! Ports whose flows go over a gateway, each with a stream of its own.
+//! UDP ports whose flows go over a gateway, where each flow has a stream of its own.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -20,14 +20,14 @@ use crate::connection::Origin;
 use crate::destination::{Destination, Host};
 use crate::transport::DialError;
 
-/// Ports over the sessions of a client.
+/// Opens UDP ports of applications, over the sessions of a client.
 #[derive(Debug)]
 pub struct BondPorts {
     client: Arc<Client>,
     limits: BondLimits,
 }
 
-/// Limits of one port.
+/// Limits of one UDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BondLimits {
     /// Maximum number of flows. A further flow evicts the one that has been idle longest.
@@ -46,13 +46,13 @@ impl Default for BondLimits {
 }
 
 impl BondPorts {
-    /// Ports with the default limits.
+    /// Creates a factory of ports over `client`, with the default limits.
     pub fn new(client: Arc<Client>) -> Self {
         let limits = BondLimits::default();
         Self { client, limits }
     }
 
-    /// Ports with these limits.
+    /// Sets the limits of each port.
     #[must_use]
     pub fn with_limits(self, limits: BondLimits) -> Self {
         Self { limits, ..self }
@@ -62,7 +62,9 @@ impl BondPorts {
 impl DatagramPorts for BondPorts {
     fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
         if self.client.takes_datagrams() == Some(false) {
-            tracing::warn!("refusing a UDP port: the gateway's version does not support datagrams");
+            tracing::warn!(
+                "refusing an application's datagrams: the gateway's version does not support them"
+            );
             return Err(DialError::GatewayUnavailable);
         }
         let (arrives, arrived) = mpsc::channel(MAX_ARRIVED);
@@ -275,6 +277,6 @@ const DEFAULT_FLOWS: usize = 256;
 pub(super) const DEFAULT_IDLE: Duration = Duration::from_secs(120);
 const MIN_SWEEP: Duration = Duration::from_millis(40);
 const REFUSAL_HOLDS: Duration = Duration::from_secs(1);
-/// Datagrams between a flow's task and its port.
+/// Most datagrams that wait between a flow's task and its port.
 const MAX_OUTGOING: usize = 64;
 const MAX_ARRIVED: usize = 64;

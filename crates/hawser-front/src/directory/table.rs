@@ -108,7 +108,7 @@ impl BindingTable {
 
     /// Replaces the bindings of these addresses, all or none.
     ///
-    /// They survive if the process is killed. After a power cut the last ones may be missing.
+    /// Bindings survive if the process is killed. After a power cut the last ones may be missing.
     ///
     /// # Errors
     /// If they can't be written.

@@ -45,7 +45,7 @@ pub enum UserFileError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Users other than its owner and its group have access to it, or its group can write it.
+    /// The file's group can write it, or users outside of its group have access to it.
     #[error(
         "{} has mode {mode:o}, but only its owner may write it, and only its owner and group may \
          read it; run: chmod 600 {}",
@@ -54,7 +54,7 @@ pub enum UserFileError {
     TooOpen {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The file's permission bits.
         mode: u32,
     },
     /// A line is malformed.

@@ -58,7 +58,8 @@ pub struct Fronted {
 pub enum Leads {
     /// To a fronted port.
     ToFronted,
-    /// To another port: it was for this fronted port, but a rule of this machine redirects it.
+    /// To another port: the connection was for this fronted port, but a rule of this machine
+    /// redirects it.
     Elsewhere(u16),
     /// To no fronted port.
     Nowhere,
@@ -147,7 +148,7 @@ impl Fronted {
         self.led_elsewhere.subscribe()
     }
 
-    /// Tells whether every service can be shown client addresses of this one's family.
+    /// Tells whether every service can be shown client addresses of the family of `client`.
     pub fn works_for(&self, client: IpAddr) -> bool {
         self.shown.values().all(|shown| match shown {
             Shown::AsSource(source) => source.works_for(client),

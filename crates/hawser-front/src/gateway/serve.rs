@@ -31,7 +31,7 @@ pub struct Gateway<C, R = SystemResolver> {
 }
 
 impl<C: Connect> Gateway<C> {
-    /// A gateway with the system's resolver.
+    /// Creates a gateway with the system's resolver.
     pub fn new(connect: C, policy: DestinationPolicy, config: GatewayConfig) -> Self {
         let resolver = SystemResolver::with_room(MAX_LOOKUPS);
         Self::with_resolver(connect, resolver, policy, config)
@@ -39,7 +39,7 @@ impl<C: Connect> Gateway<C> {
 }
 
 impl<C: Connect, R: Resolve> Gateway<C, R> {
-    /// A gateway with all its parts given.
+    /// Creates a gateway with all its parts given.
     pub fn with_resolver(
         connect: C,
         resolver: R,

@@ -25,7 +25,7 @@ use super::far::FarEnd;
 use super::heard::{Heard, Lookup};
 use super::task::Task;
 
-/// The ways to the directory.
+/// The ways to the directory, one over each link that leads there.
 pub(super) struct Ways {
     far: FarEnd,
     ways: BTreeMap<u64, Way>,
@@ -33,7 +33,7 @@ pub(super) struct Ways {
     heard: mpsc::Sender<Heard>,
 }
 
-/// The way over one link.
+/// A socket or a stream to the directory, over one link.
 struct Way {
     link: Link,
     to: SocketAddr,
@@ -46,7 +46,7 @@ enum Kind {
         socket: Arc<DatagramSocket>,
         _hearing: Task,
     },
-    /// Opened when there is something to send.
+    /// A stream, opened when there is something to send.
     Stream(Option<(mpsc::Sender<Bytes>, Task)>),
 }
 
@@ -74,8 +74,8 @@ impl Ways {
         self.far.handle_lookup(lookup);
     }
 
-    /// Opens a way for each of the links that leads there, and closes the others. Returns this
-    /// host's addresses, without rates.
+    /// Opens a way over each of `links` that leads to the directory, and closes other ways. Returns
+    /// this host's addresses, without rates.
     pub(super) fn follow(&mut self, links: &[Link]) -> Vec<(LinkIndex, OwnAddress)> {
         self.far.find(links, &self.heard);
         let wanted: Vec<_> = links
@@ -170,7 +170,7 @@ impl Ways {
         let (own, kind) = if flow.is_reliable {
             let source = link.source_address(to.ip());
             let source = source.ok_or(io::ErrorKind::AddrNotAvailable)?;
-            // Connections use other ports, but calls arrive over these connections.
+            // Connections have other ports here, but the directory sends calls over them.
             (
                 SocketAddr::new(source, self.far.transport().default_port()),
                 Kind::Stream(None),
