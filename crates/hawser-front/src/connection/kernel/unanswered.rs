@@ -218,8 +218,8 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 /// Simultaneous tests of a link: a destination that answers on no link takes seconds, and another
 /// may answer sooner.
 const MAX_OPEN: u32 = 2;
-/// Time for which no test is caused by a destination that did not answer one, and by a connection
-/// that can't serve for one.
+/// Time for which a destination that did not answer a test, or a connection that can't serve for a
+/// test, causes no further test.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(10);
 const MAX_LEFT_ALONE: usize = 256;
 
