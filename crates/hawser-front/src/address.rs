@@ -9,7 +9,7 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Refusal {
-    /// 0.0.0.0/8 and `::`: this machine, to many systems.
+    /// 0.0.0.0/8 and `::`, which many systems take for this machine.
     Unspecified,
     /// 127.0.0.0/8 and `::1`.
     Loopback,
@@ -27,13 +27,13 @@ pub enum Refusal {
     Multicast,
     /// 255.255.255.255.
     Broadcast,
-    /// Every other address that is not one of a host on the internet.
+    /// Every other address that no host on the internet has.
     Reserved,
     /// An address of the gateway.
     Own,
 }
 
-/// Returns why `address` is not that of a host on the internet; `None` when it is one. An IPv6
+/// Returns why no host on the internet has `address`; `None` if a host may have it. An IPv6
 /// address that embeds an IPv4 address gets the reason of that IPv4 address.
 pub(crate) fn classify(address: IpAddr) -> Option<Refusal> {
     match address {
@@ -77,7 +77,7 @@ fn classify_v4(address: Ipv4Addr) -> Option<Refusal> {
         [198, 18..=19, ..] => Refusal::Benchmark,
         [224..=239, ..] => Refusal::Multicast,
         [255, 255, 255, 255] => Refusal::Broadcast,
-        // Protocol assignments, the anycast of 6to4 relays, and the future.
+        // Protocol assignments, the anycast address of 6to4 relays, and future use.
         [192, 0, 0, _] | [192, 88, 99, _] | [240..=255, ..] => Refusal::Reserved,
         // A public address that reaches the host under a virtual machine in Microsoft's cloud.
         [168, 63, 129, 16] => Refusal::Reserved,
@@ -102,7 +102,7 @@ fn classify_v6(address: Ipv6Addr) -> Option<Refusal> {
         // Teredo: the embedded addresses decide.
         [0x2001, 0, ..] => None,
         [0x2001, 1..=0x1ff, ..] => Some(Refusal::Reserved),
-        // The only part of the space that is given to hosts (RFC 4291 §2.4, IANA).
+        // The only part of IPv6 whose addresses hosts get (RFC 4291 §2.4, IANA).
         [0x2000..=0x3fff, ..] => None,
         _ => Some(Refusal::Reserved),
     };

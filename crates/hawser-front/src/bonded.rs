@@ -107,7 +107,7 @@ impl Purpose {
 #[derive(Debug)]
 pub struct Bonded {
     stream: BondStream,
-    /// The metadata of the acceptance: to be sent, or as received.
+    /// The metadata of the acceptance, which this end will send or has received.
     answer: Bytes,
     _client: Option<Arc<Client>>,
 }
@@ -133,7 +133,7 @@ impl Bonded {
         &self.answer
     }
 
-    /// Wraps a stream that the far end of a client's session has opened. It keeps the client, too.
+    /// Wraps a stream that the far end of a client's session has opened, and keeps the client.
     pub fn of_client(stream: BondStream, client: Arc<Client>) -> Self {
         Self {
             stream,
@@ -190,7 +190,7 @@ impl ByteStream for Bonded {
 }
 
 impl Observe for Bonded {
-    /// Returns nothing: a stream uses many connections and has none of its own.
+    /// Returns no values: a stream uses many connections and has none of its own.
     fn observe(&self) -> Observation {
         Observation::default()
     }

@@ -41,7 +41,7 @@ where
     }
 }
 
-/// Connects the way the operating system chooses, without Nagle's delay.
+/// Connects by the system's routes, and switches Nagle's algorithm off.
 ///
 /// # Errors
 /// The system's error.
@@ -112,7 +112,7 @@ async fn race<C: Connect>(
             None => {}
         }
         let next_attempt = Instant::now() + attempt_delay;
-        // Until the next attempt is due, or one has ended if no address is left.
+        // Wait until an attempt has ended, or until the next one is due if an address is left.
         tokio::select! {
             biased;
             Some(ended) = running.next() => match ended {

@@ -29,7 +29,7 @@ pub use choice::ChoicePorts;
 pub use direct::{DirectLimits, DirectPorts};
 pub use place::{Books, PlaceFlows, Placement, Target};
 
-/// Opens ports.
+/// Opens UDP ports for applications.
 pub trait DatagramPorts: Send + Sync + 'static {
     /// Opens a port for the application that `asker` describes. The port lives until it is dropped.
     ///

@@ -36,9 +36,9 @@ use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
 
-/// Opens connections over links with `V`, whose names `R` resolves; through a gateway where a
-/// [`SharedDirector`] decides so; and over a session of `P` where the destination has a peer. A
-/// connection never changes its way later.
+/// Opens connections: over links with `V`, where `R` resolves names; through a gateway if a
+/// [`SharedDirector`] decides so; over a session of `P` if the destination has a peer. An open
+/// connection never changes its way.
 pub struct ConnectionDialer<
     V = TcpVia,
     R = RememberingResolver<LinkResolver>,
@@ -72,10 +72,10 @@ type StreamOf<P> = <<P as Sessions>::Way as Dialer>::Stream;
 pub type Opened<V, P> = EitherStream<Counted<<V as Via>::Stream>, Counted<StreamOf<P>>>;
 
 impl ConnectionDialer {
-    /// Creates a dialer by `director`, with the default times, over links and by these ways. Names
-    /// are looked up over links, too. `mptcp`: whether destinations are offered Multipath TCP. The
-    /// director must know of the gateway. Peers are used and looked for while not everything goes
-    /// through the gateway.
+    /// Creates a dialer with the default times, which dials over links, `gateway` or sessions with
+    /// `peers`, as `director` decides. Names are looked up over links, too. `mptcp`: whether
+    /// destinations are offered Multipath TCP. The director must know of the gateway. Peers are
+    /// used and looked for while not everything goes through the gateway.
     pub fn new(
         director: SharedDirector,
         mptcp: bool,
@@ -98,8 +98,8 @@ impl ConnectionDialer {
         Self { named, ..self }
     }
 
-    /// Opens connections to names that are held to their vouchers with `vouched`, and never in
-    /// another way, while not everything goes through the gateway.
+    /// Opens connections to vouched names with `vouched`, and never in another way, while not
+    /// everything goes through the gateway.
     #[must_use]
     pub fn with_vouched_names(self, vouched: Arc<dyn DialVouched<Bonded>>) -> Self {
         let vouched = Some(vouched);
@@ -173,7 +173,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         EitherStream::Bonded(Counted::new(stream, None))
     }
 
-    /// Returns what was opened over the session with the host at `address`, or beside it.
+    /// Returns the connection that was opened over the session with the host at `address`, or
+    /// without the session.
     fn opened(
         &self,
         to: (&Destination, &Origin),
@@ -250,8 +251,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
     }
 
-    /// Dials through the gateway or over links, as the director decides. A way may carry `early` if
-    /// it is the only one. `may_ask`: whether handshakes over links may ask for a bond.
+    /// Dials through the gateway or over links, as the director decides. If only one way is
+    /// tried, it may carry `early`. `may_ask`: whether handshakes over links may ask for a bond.
     async fn dial_by_decision(
         &self,
         (destination, origin): (&Destination, &Origin),

@@ -37,7 +37,7 @@ pub use view::{BindingView, Bound, DirectoryView};
 
 /// Settings of a directory.
 pub struct DirectorySettings {
-    /// The domains that it serves; the first one is the realm of passwords.
+    /// The domains that the directory serves; the first domain is the realm of passwords.
     pub domains: Vec<Host>,
     /// Addresses for datagrams and streams.
     pub listen: Vec<SocketAddr>,
@@ -116,7 +116,7 @@ impl DirectoryServer {
         })
     }
 
-    /// Returns the addresses at which it listens.
+    /// Returns the addresses at which the directory listens.
     #[must_use]
     pub fn bound(&self) -> &Bound {
         &self.bound
@@ -158,7 +158,8 @@ fn config(domains: &[Host], bound: &Bound, limits: DirectoryLimits) -> Directory
     config
 }
 
-/// Returns how others reach it: at the first specified address, else by the first domain.
+/// Returns the URI by which others reach the directory: with the first address that is not a
+/// wildcard, or else with the first domain.
 fn own(domains: &[Host], listen: &[SocketAddr]) -> SipUri {
     let named = listen.iter().find(|address| !address.ip().is_unspecified());
     let host = named.map(|address| Host::Ip(address.ip()));

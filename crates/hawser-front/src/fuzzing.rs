@@ -61,7 +61,7 @@ pub fn fuzz_packets(data: &[u8]) {
     }
 }
 
-/// A list of addresses that was read is short, and its encoding reads as the same list.
+/// A list of addresses that was read is not too long, and its encoding reads as the same list.
 pub fn fuzz_udp_addresses(data: &[u8]) {
     let read = |mut data: &[u8]| {
         // The data is complete, so the reader never waits.

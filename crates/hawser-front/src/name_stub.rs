@@ -48,8 +48,9 @@ pub struct NameStub {
 impl NameStub {
     /// Answers for the name servers of this machine, with the help of the links that `director`
     /// allows for names. Sends no query for `reserved` names. Follows changes of the servers. Notes
-    /// the addresses in answers in `known`; tells addresses of `held` names once connections to
-    /// them are held, too. Admits addresses of `machine` only for names that mean it.
+    /// the addresses in answers in `known`; tells addresses of `held` names only after connections
+    /// to these addresses are held, too. Admits addresses of `machine` only for names that mean
+    /// this machine.
     pub async fn start(
         director: SharedDirector,
         (reserved, machine): (ReservedNames, ThisMachine),
@@ -187,7 +188,8 @@ impl OpenPorts {
             }
             match self.open(*server).await {
                 Ok(port) => drop(self.ports.insert(server.ip(), port)),
-                Err(error) => tracing::debug!(%server, %error, "can't open a port for this server"),
+                Err(error) => tracing::debug!(%server, %error,
+                    "can't open a port that answers for a name server"),
             }
         }
         if let Some(held) = &self.answering.held {
@@ -213,7 +215,7 @@ impl OpenPorts {
 
 /// The port of name servers.
 const PORT: u16 = 53;
-/// Interval between looks at the servers, which read files.
+/// Interval at which the name servers are looked up, which reads files.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// More than there can be in practice: sixteen links with four servers each, and the machine's.
 const MAX_SERVERS: usize = 48;

@@ -1,7 +1,7 @@
 //! Registers this host with a directory, over whichever of its links leads there, and negotiates
 //! sessions with other hosts by name.
 //!
-//! `hawser_sip::agent::HostAgent` decides what to say and from where; this has the sockets.
+//! `hawser_sip::agent::HostAgent` decides what to say and from where; this module has the sockets.
 
 mod calling;
 mod far;
@@ -67,7 +67,7 @@ pub struct HostRegistration {
 /// The state of a registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationView {
-    /// When the directory's binding expires; `None` without one.
+    /// When the directory's binding expires; `None` without a binding.
     pub until: Option<Instant>,
     /// Why the last attempt failed; `None` if it did not.
     pub problem: Option<String>,
@@ -128,7 +128,7 @@ impl HostRegistration {
         self.shown.clone()
     }
 
-    /// Removes the registration, and waits for that at most for `patience`.
+    /// Removes the registration; waits at most `patience` until the directory has removed it.
     pub async fn end(self, patience: Duration) {
         drop(self.close);
         let abort = self.task.abort_handle();
@@ -260,7 +260,7 @@ impl<L: OwnLinks> Run<L> {
             RegistrationEvent::Failed { fault, .. } => {
                 let problem = fault.to_string();
                 if view.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(%problem, "this host is not registered");
+                    tracing::warn!(%problem, "can't register with the directory");
                 }
                 // The last binding remains valid until it expires.
                 view.until = view.until.filter(|until| *until > clock::now());

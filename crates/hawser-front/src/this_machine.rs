@@ -33,7 +33,7 @@ pub struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// This machine with its own addresses. Changes of `own` are followed.
+    /// Protects this machine's addresses. Follows changes of `own`.
     pub fn new(own: OwnAddresses) -> Self {
         Self {
             own,

@@ -1,10 +1,10 @@
-//! Names that a warning was logged for.
+//! Names for which a warning was logged.
 
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-/// Names that a warning was logged for. Each is logged once.
+/// Names for which a warning was logged. Each name is logged once.
 #[derive(Debug, Default)]
 pub(crate) struct ToldNames(Mutex<BTreeSet<String>>);
 

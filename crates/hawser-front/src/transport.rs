@@ -19,9 +19,9 @@ use crate::destination::Destination;
 
 /// A two-way stream of bytes with half-close and reset.
 ///
-/// End of file on reading means that the peer closed its half in order; `poll_shutdown` closes the
-/// own half. An abort by the peer is an error on reading or writing. A transport that knows the
-/// reason puts a [`StreamReset`] inside that error; [`ResetCode::from_io`] extracts it.
+/// End of file on reading means that the peer closed its half in order; `poll_shutdown` closes
+/// this end's half. An abort by the peer is an error on reading or writing. A transport that knows
+/// the reason puts a [`StreamReset`] inside that error; [`ResetCode::from_io`] extracts it.
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Aborts both directions. The peer sees an error, not an end of file, at the latest when the
     /// stream is dropped; the stream is of no further use.

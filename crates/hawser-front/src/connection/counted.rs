@@ -17,16 +17,16 @@ use crate::transport::{ByteStream, ResetCode};
 
 /// A connection that reports the state of its packets.
 pub trait Observe {
-    /// Returns what is known about them now.
+    /// Returns what is known about the packets now.
     fn observe(&self) -> Observation;
 }
 
 /// The state of a connection's packets. Unknown values are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Observation {
-    /// Its smoothed round-trip time.
+    /// The connection's smoothed round-trip time.
     pub round_trip: Option<Duration>,
-    /// Segments that it has sent since its beginning.
+    /// Segments that the connection has sent since its beginning.
     pub segments: Option<Segments>,
 }
 
@@ -68,7 +68,7 @@ impl<S: Observe> Counted<S> {
         &self.stream
     }
 
-    /// Returns how it is counted; `None` for a connection that follows the system's routes.
+    /// Returns the director's record of the connection; `None` if it follows the system's routes.
     pub const fn flow(&self) -> Option<&Flow> {
         self.flow.as_ref()
     }
@@ -96,7 +96,7 @@ impl<S: Observe> Counted<S> {
 
 impl<S: Observe> Drop for Counted<S> {
     fn drop(&mut self) {
-        // Most connections are too short to be observed before.
+        // Most connections end before the first look at their segments.
         let Some(flow) = &self.flow else {
             return;
         };
@@ -166,7 +166,7 @@ impl<S: Observe> Counted<S> {
         self.check(polled, context, Waiting::ToWrite)
     }
 
-    /// As `polled`, or an error where the connection's link is gone.
+    /// Returns `polled`, or an error if the connection's link is gone.
     fn check<T>(
         &self,
         polled: Poll<io::Result<T>>,

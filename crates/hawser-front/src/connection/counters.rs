@@ -7,7 +7,7 @@ use super::stranded::Stranded;
 /// Bytes that a connection has moved so far, counted without the director's lock.
 ///
 /// A lock of its own keeps the bytes consistent with the time since which they were moved. The
-/// director takes it about twice a second.
+/// director takes this lock about twice a second.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     progress: Mutex<Progress>,
@@ -33,7 +33,7 @@ impl Counters {
         self.progress.lock().heard = Some(at);
     }
 
-    /// Returns the progress so far; the next call's `since` starts afresh.
+    /// Returns the progress so far, and clears `since`: the next progress begins a new span.
     pub(super) fn take(&self) -> Progress {
         let mut progress = self.progress.lock();
         let taken = *progress;
@@ -41,7 +41,7 @@ impl Counters {
         taken
     }
 
-    /// Returns the flag that the connection's link is gone.
+    /// Returns the flag that is set when the connection's link is gone.
     pub(super) const fn stranded(&self) -> &Stranded {
         &self.stranded
     }

@@ -104,7 +104,7 @@ impl PlaceFlows for DatagramPlace {
 impl Books for Option<Flow> {
     fn on_answer(&self) {
         if let Some(flow) = self {
-            // The time to the answer depends on the server as much as on the link.
+            // Without a latency: it would depend on the server as much as on the link.
             flow.connected(None);
         }
     }

@@ -32,7 +32,7 @@ pub struct SharedDirector {
 struct Shared {
     state: Mutex<State>,
     /// Counts changes after which a connection in progress may have to go another way. The kernel's
-    /// programs are told of them at once.
+    /// programs learn of each change at once.
     changes: watch::Sender<u64>,
     /// True while a session with the gateway runs. Read for each datagram.
     has_session: AtomicBool,
@@ -46,7 +46,7 @@ struct State {
     counters: BTreeMap<FlowId, Arc<Counters>>,
 }
 
-/// Connections whose progress the director receives before a call.
+/// The connections whose progress the director receives before it is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tell {
     Nothing,
@@ -82,7 +82,7 @@ impl SharedDirector {
         self.with(|director, now| director.set_links(now, links));
     }
 
-    /// Places connections by another policy from now on. Open ones stay on their links.
+    /// Places new connections by this policy. Open connections stay on their links.
     pub fn set_policy(&self, policy: ConnectionPolicy) {
         self.with(|director, _| director.set_policy(policy));
     }
@@ -112,12 +112,12 @@ impl SharedDirector {
         self.with(|director, _| director.gateway_use())
     }
 
-    /// Returns whether the gateway is for everything.
+    /// Returns whether all connections go through the gateway.
     pub fn is_all_by_gateway(&self) -> bool {
         self.with(|director, _| director.is_all_by_gateway())
     }
 
-    /// Sets the session with the gateway as it is now. Call this every half second.
+    /// Sets the present state of the session with the gateway. Call this every half second.
     pub fn set_session(&self, session: Option<SessionView>) {
         let runs = session.is_some();
         self.with(|director, now| {
@@ -132,12 +132,12 @@ impl SharedDirector {
         self.shared.has_session.load(Ordering::Relaxed)
     }
 
-    /// Loads what was known of links and applications at the end of earlier runs.
+    /// Loads what earlier runs have learned about links, the newest last.
     pub fn load_rates(&self, known: Vec<(LinkKey, KnownLink)>) {
         self.with(|director, now| director.load_rates(now, known));
     }
 
-    /// Loads what was learned of applications in earlier runs.
+    /// Loads what earlier runs have learned about the demands of applications.
     pub fn load_demands(&self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
         self.with(|director, _| director.load_demands(known));
     }
@@ -161,7 +161,7 @@ impl SharedDirector {
         })
     }
 
-    /// As [`Self::decide_links`], for a connection that no application asked for.
+    /// As [`Self::decide_links`], for a connection of Hawser's own, which gets no [`Story`].
     pub(super) fn decide_untold(&self, request: &ConnectionRequest) -> LinkDecision {
         self.telling(Tell::IfDue, |state, now| {
             state.director.decide_untold(now, request)
@@ -179,7 +179,7 @@ impl SharedDirector {
         })
     }
 
-    /// Returns everything that is known at this moment.
+    /// Returns the director's present state.
     pub fn report(&self) -> DirectorReport {
         self.telling(Tell::IfDue, |state, now| state.director.report(now))
     }
@@ -219,8 +219,8 @@ impl SharedDirector {
         ended.iter().for_each(|it| it.stranded().set());
     }
 
-    /// Returns the stories of the latest connections, `count` at most, the latest last, and the
-    /// time on the same clock.
+    /// Returns the stories (facts, choice, outcome) of the latest connections, `count` at most, the
+    /// latest last, and the time on the same clock.
     pub fn stories(&self, count: usize) -> (Instant, Vec<Story>) {
         self.telling(Tell::All, |state, now| {
             (now, state.director.stories(now, count))
@@ -234,7 +234,8 @@ impl SharedDirector {
         })
     }
 
-    /// Returns whether a flow that was placed on `link`, as it was then, may continue to `remote`.
+    /// Returns whether a flow to `remote` may stay on its link; `link` is the link's state when the
+    /// flow was placed.
     pub(super) fn carries(&self, link: &Link, remote: IpAddr) -> bool {
         self.with(|director, _| director.carries(link, remote))
     }

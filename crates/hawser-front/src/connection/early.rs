@@ -29,7 +29,7 @@ struct State {
 }
 
 impl EarlyData {
-    /// Returns how many more bytes it takes.
+    /// Returns how many more bytes fit.
     pub(crate) fn room(&self) -> usize {
         let state = self.0.state.lock();
         MAX_EARLY.saturating_sub(state.left + state.said.len())

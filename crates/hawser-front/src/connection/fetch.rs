@@ -153,7 +153,7 @@ fn parse(bytes: &[u8]) -> io::Result<(u16, Vec<u8>)> {
 
 const BEGINNING: ByteCount = ByteCount::from_kib(64);
 const READ_SIZE: usize = 64 * 1024;
-/// Bytes of the answer that are kept, for its head and a text to look for.
+/// Bytes of the answer that are kept: its head, and the text that a check looks for.
 const MAX_KEPT: usize = 64 * 1024;
 const MAX_HEADERS: usize = 64;
 

@@ -12,7 +12,8 @@ use super::stranded::Stranded;
 /// An outgoing connection, as the director counts it.
 ///
 /// While it lives, its link or the gateway is charged with the bytes that it still has to carry;
-/// dropping it gives the charge back. An established one also teaches the demand of its kind.
+/// dropping it gives the charge back. From an established connection, the director also learns
+/// the demand of connections of its kind.
 #[derive(Debug)]
 pub struct Flow {
     director: SharedDirector,
@@ -46,7 +47,7 @@ impl SharedDirector {
 }
 
 impl Flow {
-    /// Returns its link; `None` for the gateway.
+    /// Returns the connection's link; `None` for the gateway.
     pub const fn link(&self) -> Option<LinkIndex> {
         self.over.link()
     }
@@ -70,12 +71,12 @@ impl Flow {
             .with(|director, _| director.note_refused(self.id, error));
     }
 
-    /// Returns the flag that its link is gone.
+    /// Returns the flag that is set when the connection's link is gone.
     pub(super) fn stranded(&self) -> &Stranded {
         self.counters.stranded()
     }
 
-    /// Records that it has moved so many more bytes.
+    /// Records that the connection has moved this many more bytes.
     pub fn moved(&self, up: ByteCount, down: ByteCount) {
         self.counters.add(up, down);
     }
@@ -91,7 +92,8 @@ impl Flow {
         self.counters.set_heard(at);
     }
 
-    /// Records how many segments it has sent since its beginning, and how many of them again.
+    /// Records how many segments the connection has sent since its beginning, and how many of these
+    /// were retransmissions.
     pub fn sent(&self, segments: Segments) {
         self.director
             .with(|director, now| director.handle_segments(now, self.id, segments));

@@ -38,7 +38,7 @@ use turned::Turned;
 pub use turned::{BondedServers, HeldDestinations};
 use unanswered::{LOOK_EVERY, Question, Unanswered};
 
-/// Connections that the kernel's programs place, entered with a director.
+/// Connections that the kernel's programs place on links, reported to a director.
 ///
 /// The programs decide by themselves, from tables. This struct fills the tables with the director's
 /// links, loads, rules and demands, and reports the connections to the director. So both count all
@@ -63,9 +63,10 @@ pub struct KernelPlaces {
     surroundings: NearNetworks,
     /// Answers applications' name lookups. Closed after the kernel's programs are gone.
     names: Option<NameStub>,
-    /// Destinations that go over sessions with their servers, and those that are held.
+    /// Destinations whose connections come to this process: see [`BondedServers`] and
+    /// [`HeldDestinations`].
     turned: Turned,
-    /// Families whose datagrams for the gateway a tunnel carries.
+    /// Address families whose datagrams for the gateway a tunnel carries.
     packets: Option<watch::Receiver<CarriedFamilies>>,
     /// The last error of updating the tables; empty if there is none.
     complaint: String,
@@ -107,14 +108,14 @@ impl KernelPlaces {
         self.packets = Some(are_carried);
     }
 
-    /// Redirects connections to `servers` with which there is a session to this process, if the
-    /// capture has ports for that, and tells `servers` of other connections.
+    /// Redirects to this process the connections to those of `servers` with which there is a
+    /// session, if the capture has ports for that. Tells `servers` of other connections.
     pub fn turn_to(&mut self, servers: Arc<dyn BondedServers>) {
         self.turned.turn_to(servers);
     }
 
-    /// Redirects connections to `destinations` to this process if the capture has ports for that,
-    /// and refuses them otherwise.
+    /// Redirects to this process the connections to `destinations`, if the capture has ports for
+    /// that, and refuses them otherwise.
     pub fn hold(&mut self, destinations: Arc<dyn HeldDestinations>) {
         self.turned.hold(destinations);
     }
@@ -127,13 +128,13 @@ impl KernelPlaces {
         self.refresh()
     }
 
-    /// Keeps both in step until the future is dropped. Dropping it removes the kernel's programs;
-    /// open connections continue as they are.
+    /// Keeps director and kernel in step until the future is dropped. Dropping it removes the
+    /// kernel's programs; open connections continue as they are.
     pub async fn run(mut self, mut rules: watch::Receiver<Arc<RuleSet>>) {
         self.obey(&Arc::clone(&rules.borrow_and_update()));
         let routes = PrefixMonitor::start().await;
         let log = |error: &_| tracing::warn!(%error, "can't follow changes of routes");
-        // Without them, only links are followed.
+        // Without the monitor, only changes of links are followed.
         let mut routes = routes.inspect_err(log).ok();
         self.look_around(routes.as_mut()).await;
         let mut changes = self.director.changes();
@@ -186,10 +187,10 @@ impl KernelPlaces {
             };
             if let Err(error) = outcome {
                 let complaint = error.to_string();
-                // Not again while it stays the same.
+                // The same error is logged once.
                 if self.complaint != complaint {
                     tracing::warn!(%error, "can't update the kernel's tables of captured \
-                        connections, it uses older entries");
+                        connections, the kernel uses older entries");
                     self.complaint = complaint;
                 }
             }
@@ -200,11 +201,11 @@ impl KernelPlaces {
         match self.capture.set_rules(rules) {
             Ok(in_force) if in_force.left_out > 0 => tracing::warn!(
                 left_out = in_force.left_out,
-                "more rules than the kernel's program has room for: the last ones are left out"
+                "left out the last rules: the kernel's program has no room for more"
             ),
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "not all rules are in force in the kernel's program")
+                tracing::warn!(%error, "can't put all rules into force in the kernel's program")
             }
         }
     }
@@ -220,8 +221,8 @@ impl KernelPlaces {
         }
     }
 
-    /// Waits until the destinations to be left alone are known. `routes` lists them, where routes
-    /// are followed.
+    /// Waits until the destinations are known that non-default routes lead to: connections to these
+    /// are not captured. `routes` lists them, if changes of routes are followed.
     async fn look_around(&mut self, routes: Option<&mut PrefixMonitor>) {
         let links = surroundings::addresses(&self.director.report());
         let listed = match routes {
@@ -236,11 +237,12 @@ impl KernelPlaces {
 
     fn leave_alone(&mut self, prefixes: &[IpNet]) {
         if let Err(error) = self.capture.set_local_prefixes(prefixes) {
-            tracing::warn!(%error, "can't update the routes of the kernel's program");
+            tracing::warn!(%error,
+                "can't update the destinations whose connections are not captured");
         }
     }
 
-    /// Exchanges the present state between the director and the kernel.
+    /// Tells the director what the kernel has counted, and the kernel what the director knows.
     fn refresh(&mut self) -> Result<(), CaptureError> {
         self.catch_up();
         self.count()?;
@@ -344,11 +346,12 @@ impl KernelPlaces {
                 self.turned.note_placed(&connection);
                 if let Err(error) = self.capture.learn(&connection) {
                     let program = connection.program;
-                    tracing::warn!(%error, program, "can't apply rules for the program's file yet");
+                    tracing::warn!(%error, program,
+                        "can't apply rules that name the program's file yet");
                 }
             }
             Event::Ended(connection, end) => self.end(&connection, &end),
-            // The rules left it no link.
+            // The rules left the connection no link.
             Event::Refused(connection) => {
                 let decision = self.director.decide_links(&self.request(&connection));
                 self.director.with(|director, _| {
@@ -360,7 +363,7 @@ impl KernelPlaces {
     }
 
     /// Handles a connection that was placed: the director charges the same link, and the kernel
-    /// learns the demand that the director expects of such connections, if it did not know it.
+    /// learns the demand that the director expects of such connections, if that is news.
     fn note(&mut self, connection: &Connection, link: LinkIndex) {
         let request = self.request(connection);
         let decision = self.director.decide_links(&request);
@@ -394,11 +397,11 @@ impl KernelPlaces {
         let port_class = PortClass::of(connection.remote.port());
         let known = (connection.program.as_str(), port_class, demand);
         if let Err(error) = self.capture.set_demands([known]) {
-            tracing::debug!(%error, "can't update the demands of the kernel's program");
+            tracing::debug!(%error, "can't update the expected demands in the kernel");
         }
     }
 
-    /// Returns what rules and estimates depend on, and the links that rules have left to it.
+    /// Returns the connection's facts for rules and estimates, and the links that rules allow it.
     fn request(&self, connection: &Connection) -> ConnectionRequest {
         ConnectionRequest {
             protocol: if connection.udp {
@@ -471,9 +474,9 @@ async fn have_changed(ports: &mut Option<StubPorts>) {
 }
 
 const EVERY: Duration = Duration::from_millis(500);
-/// Interval while no connection is open.
+/// Interval of refreshes while no connection is open.
 const IDLE_EVERY: Duration = Duration::from_secs(2);
 /// Most events handled at once; the rest waits.
 const MAX_EVENTS: usize = 4096;
-/// The kernel's table has room for no more.
+/// Most flows: the kernel's table has room for no more.
 const MAX_FLOWS: usize = 65_536;

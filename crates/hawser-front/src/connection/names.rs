@@ -97,7 +97,7 @@ impl Memory {
     }
 }
 
-/// Most answers arrive well before.
+/// Time to wait for a fresh answer before an earlier answer serves. Most arrive well before.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Age after which answers expire, since servers move.
 const MAX_AGE: Duration = Duration::from_secs(3600);

@@ -13,7 +13,7 @@ use crate::destination::{Destination, Host};
 /// The application that asks for a connection. Unknown facts are `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// The name that it asked for, where it connects to an address.
+    /// The name that the application asked for, if its destination is an address.
     pub domain: Option<String>,
     /// The process's name, as the kernel keeps it (15 bytes at most).
     pub program: Option<String>,
@@ -21,19 +21,19 @@ pub struct Origin {
     pub executable: Option<String>,
     /// The user that the application runs as.
     pub user: Option<u32>,
-    /// The path of its control group.
+    /// The path of the application's control group.
     pub cgroup: Option<String>,
-    /// The class that it marks its packets with (RFC 2474), 0 to 63.
+    /// The class with which the application marks its packets (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
-    /// The host that it runs on, if that is known to be another one.
+    /// The host that the application runs on, if that is known to be another host.
     pub host: Option<IpAddr>,
-    /// Whether it runs on another machine, so that this one's own services are closed to it
+    /// Whether the application runs on another machine and must not reach this machine's services
     /// ([`ThisMachine`](crate::this_machine::ThisMachine)).
     pub is_elsewhere: bool,
     /// The search for the process's name, if that is not known yet. It begins at the latest when a
     /// user wants to see the name.
     pub sought: Option<Sought>,
-    /// Data that it has sent already, if it takes the connection for established.
+    /// Data that the application has sent already, if it takes the connection for established.
     pub early: Option<EarlyData>,
 }
 
@@ -54,7 +54,7 @@ impl Origin {
         }
     }
 
-    /// Returns the group of its streams: each other host, and this host, has an equal share. The
+    /// Returns the group of the application's streams: this and each other host share equally. The
     /// peer can't derive the host's address from the group. Among a thousand hosts, two share a
     /// group once in two thousand times.
     pub(crate) fn group(&self) -> StreamGroup {
@@ -66,7 +66,7 @@ impl Origin {
         StreamGroup::new(number.max(StreamGroup::OWN.next().value()))
     }
 
-    /// Returns its request for a TCP connection to `destination`.
+    /// Returns the application's request for a TCP connection to `destination`.
     pub fn towards(&self, destination: &Destination) -> ConnectionRequest {
         let (remote, domain) = match &destination.host {
             Host::Ip(address) => (Some(*address), self.domain.clone()),
@@ -99,7 +99,7 @@ impl From<Process> for Origin {
     }
 }
 
-/// Fits in four bytes of a frame.
+/// Largest group that fits in four bytes of a frame.
 const MAX_GROUP: u32 = (1 << 30) - 1;
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl<V: Via, R: Resolve> OverLinks<V, R> {
         &self.director
     }
 
-    /// Returns what connects.
+    /// Returns the object that makes the connections.
     pub(crate) const fn via(&self) -> &Arc<V> {
         &self.via
     }

@@ -13,8 +13,8 @@ use super::fetch::{Ask, Fetched, fetch};
 
 /// Limits how much measuring may transfer.
 pub trait ProbeBudget: Send + Sync + 'static {
-    /// Takes so many bytes for a link out of the rest for today; `false` if too little is left. May
-    /// block on the disk.
+    /// Takes bytes from what is left of a link's budget for today; `false` if too little is left.
+    /// May block on the disk.
     fn take(&self, link: &str, bytes: ByteCount) -> bool;
 }
 
@@ -54,7 +54,7 @@ impl<B: ProbeBudget> Prober<B> {
         }
     }
 
-    /// Checks and measures until the future is dropped.
+    /// Checks and measures links until the future is dropped.
     pub async fn run(mut self) {
         let asks = [&self.portal_checks, &self.downloads, &self.uploads];
         if asks.iter().all(|urls| urls.is_empty()) {
@@ -97,12 +97,13 @@ impl<B: ProbeBudget> Prober<B> {
                     return;
                 }
                 // A server that can't be reached proves nothing about portals; the next may.
-                Err(error) => tracing::debug!(%url, link = link.link.name, %error, "no answer"),
+                Err(error) => tracing::debug!(%url, link = link.link.name, %error,
+                    "can't check the link for a captive portal"),
             }
         }
     }
 
-    /// Measures what the link can carry, if its rate is not known well and it is idle and free.
+    /// Measures the link's rate if that is not known well, and the link is idle and costs nothing.
     async fn measure(&mut self, link: &LinkReport) {
         let is_free = link.is_free && link.load.connections == 0 && link.health == Health::Sound;
         let done = self.done.entry(link.link.index).or_default();
@@ -132,7 +133,7 @@ impl<B: ProbeBudget> Prober<B> {
         }
         let fetched = fetch(Some(&link.link), url, ask, PROBE_TIME).await;
         let logged = fetched.inspect_err(|error| {
-            tracing::debug!(%url, link = link.link.name, %error, "can't measure this link");
+            tracing::debug!(%url, link = link.link.name, %error, "can't measure the link's rate");
         });
         // An error page is no transfer.
         logged.ok().filter(|it| (200..300).contains(&it.status))
@@ -141,7 +142,7 @@ impl<B: ProbeBudget> Prober<B> {
     fn enter(&self, link: &LinkReport, up: bool, measured: Option<Fetched>) {
         if let Some(fetched) = measured {
             let (bytes, span) = fetched.measured;
-            tracing::debug!(link = link.link.name, up, %bytes, ?span, "measured");
+            tracing::debug!(link = link.link.name, up, %bytes, ?span, "measured the link's rate");
             let index = link.link.index;
             self.director
                 .with(|director, now| director.handle_probe(now, index, up, bytes, span));

@@ -52,7 +52,7 @@ pub(crate) struct Targets {
     pub(crate) by_routes: Vec<bool>,
 }
 
-/// A decision, and the changes since it was asked for.
+/// A decision, and the changes of links and rules since the director was asked for it.
 #[derive(Debug)]
 pub(crate) struct Decided {
     pub(crate) decision: LinkDecision,
@@ -61,7 +61,7 @@ pub(crate) struct Decided {
     pub(crate) asks_bond: Vec<IpAddr>,
 }
 
-/// The end of an attempt, unless it was withdrawn.
+/// The result of an attempt; [`Aborted`] if the attempt was withdrawn.
 type Ended<S> = Result<io::Result<S>, Aborted>;
 
 /// An attempt that has begun.
@@ -170,7 +170,7 @@ impl<'a, V: Via> Race<'a, V> {
             return;
         };
         // Addresses with routes of their own may not exist over this link, and connections that are
-        // left to the system must not be visible there.
+        // left to the system must not be visible on this link.
         let asked = self.targets.addresses.iter().zip(&self.targets.by_routes);
         let mut asked = asked.filter(|(address, by_routes)| {
             let over_links = !**by_routes && self.decision.route(**address) == AddressRoute::Links;
@@ -288,7 +288,7 @@ impl<'a, V: Via> Race<'a, V> {
         let (director, targets) = (self.director, &self.targets);
         let outlook = |address, link: Option<&Arc<Link>>| {
             let mut all = targets.addresses.iter().zip(&targets.by_routes);
-            // These do not depend on links.
+            // Addresses that follow the system's routes do not depend on links.
             if all.any(|(one, by_routes)| *one == address && *by_routes) {
                 return Outlook::Open;
             }
@@ -338,8 +338,8 @@ impl Begun {
         self.link.as_ref().map(|link| link.index)
     }
 
-    /// Returns whether it should have been answered by now, since another attempt was: it was
-    /// silent for longer than its link ever takes, or the way there is closed.
+    /// Returns whether the attempt counts against its link after another attempt was answered: it
+    /// had no answer within its patience, or failed for lack of an answer.
     fn is_miss(&self) -> bool {
         match self.state {
             State::Running => self.at.elapsed() >= self.patience,

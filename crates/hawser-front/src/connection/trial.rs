@@ -1,4 +1,4 @@
-//! Tests over links whether they lead anywhere, beside the connections of applications.
+//! Tests whether links lead anywhere, by connections beside those of applications.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(super) fn try_again<V: Via>(
     });
 }
 
-/// The result of connecting to one place over several links at once.
+/// The result of connecting to one destination over several links at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// The link in question answers, after so long.
@@ -41,11 +41,11 @@ pub(super) enum Comparison {
         by: LinkIndex,
         after: Duration,
     },
-    /// The place answers on no link.
+    /// The destination answers on no link.
     Nothing,
 }
 
-/// Connects to `remote` over `link` and over some others at once, so that the place is in the same
+/// Connects to `remote` over `link` and over some others at once, so that `remote` is in the same
 /// state for all. Waits for the link as long as its `patience` says.
 pub(super) async fn compare<V: Via>(
     via: &V,
@@ -87,7 +87,7 @@ pub(super) async fn compare<V: Via>(
 enum Answer {
     /// An acceptance, which is closed at once, or a refusal, after so long.
     Came(Duration),
-    /// No answer, or no way there.
+    /// No answer, or no route to the destination.
     Missing,
     /// An error on this host prevented the attempt.
     Unasked,

@@ -12,13 +12,13 @@ use crate::transport::ByteStream;
 
 /// Makes connections over given links.
 ///
-/// Destinations in the surroundings must be reached by the system's routes.
+/// Near destinations (see [`Surroundings`]) must be reached by the system's routes.
 pub trait Via: Surroundings {
     /// The type of a connection.
     type Stream: ByteStream + Observe;
 
-    /// Connects to `address` over `link`, or by the system's routes. Dropping the future gives the
-    /// attempt up.
+    /// Connects to `address` over `link`, or by the system's routes if that is `None`. Dropping the
+    /// future gives the attempt up.
     fn connect(
         &self,
         link: Option<&Link>,
@@ -80,7 +80,8 @@ impl Via for TcpVia {
         match connect_on_link(Some(link), address, &options).await {
             Ok(stream) => Ok(stream),
             Err(error) => match io::Error::from(error) {
-                // Hawser there has answered with a SYN cookie, which the service does not know.
+                // Hawser at the far end has answered with a SYN cookie, and the service does not
+                // know the cookie.
                 error if error.kind() == io::ErrorKind::ConnectionReset => {
                     self.connect(Some(link), address).await
                 }

@@ -22,11 +22,12 @@ pub struct Who {
     needed: Wanted,
 }
 
-/// Whether the asker matters.
+/// Tells whether it matters now which program asks.
 #[derive(Clone)]
 struct Wanted(Arc<dyn Fn() -> bool + Send + Sync>);
 
-/// A program that can be found out. The kernel is asked once, when the program first matters.
+/// The program at the other end of a connection, to be found. The kernel is asked once, when the
+/// program first matters.
 #[derive(Clone, Debug)]
 pub struct Sought(Arc<Search>);
 
@@ -37,7 +38,8 @@ struct Search {
     answer: OnceLock<Asked>,
 }
 
-/// `None` where the asker can't be known. The sender is dropped where there was no room to ask.
+/// The pending answer: `None` if the asker can't be known. The sender is dropped if there was no
+/// room to ask.
 pub(super) type Asked = Shared<oneshot::Receiver<Option<Process>>>;
 
 /// The result of a search so far.
@@ -51,7 +53,7 @@ pub(super) enum Found {
 
 /// The asker was not known in time, although rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the program that asks was not found in time, and rules keep programs to their links")]
+#[error("can't find the connection's program in time, and rules for programs need it")]
 pub struct UnknownAsker;
 
 /// The two ends of a connection that was accepted from `peer` at `local`.
@@ -197,8 +199,8 @@ fn answer_all(mut askers: Askers, asked: &Receiver<Asking>, open: &watch::Sender
 
 /// Time that a connection waits for the name of its program, from when its destination is known.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// Longer than a machine takes that is short of processor time. If the other end can't be known,
-/// the answer comes at once.
+/// Time that a connection waits if rules need its program: longer than a busy machine takes. If
+/// the program can't be known, the answer comes at once.
 const NEEDED_PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

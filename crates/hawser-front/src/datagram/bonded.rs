@@ -1,4 +1,4 @@
-//! Ports whose flows go over a gateway, each with a stream of its own.
+//! UDP ports whose flows go over a gateway, where each flow has a stream of its own.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -20,14 +20,14 @@ use crate::connection::Origin;
 use crate::destination::{Destination, Host};
 use crate::transport::DialError;
 
-/// Ports over the sessions of a client.
+/// Opens UDP ports of applications, over the sessions of a client.
 #[derive(Debug)]
 pub struct BondPorts {
     client: Arc<Client>,
     limits: BondLimits,
 }
 
-/// Limits of one port.
+/// Limits of one UDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BondLimits {
     /// Maximum number of flows. A further flow evicts the one that has been idle longest.
@@ -46,13 +46,13 @@ impl Default for BondLimits {
 }
 
 impl BondPorts {
-    /// Ports with the default limits.
+    /// Creates a factory of ports over `client`, with the default limits.
     pub fn new(client: Arc<Client>) -> Self {
         let limits = BondLimits::default();
         Self { client, limits }
     }
 
-    /// Ports with these limits.
+    /// Sets the limits of each port.
     #[must_use]
     pub fn with_limits(self, limits: BondLimits) -> Self {
         Self { limits, ..self }
@@ -62,7 +62,9 @@ impl BondPorts {
 impl DatagramPorts for BondPorts {
     fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
         if self.client.takes_datagrams() == Some(false) {
-            tracing::warn!("refusing a UDP port: the gateway's version does not support datagrams");
+            tracing::warn!(
+                "refusing an application's datagrams: the gateway's version does not support them"
+            );
             return Err(DialError::GatewayUnavailable);
         }
         let (arrives, arrived) = mpsc::channel(MAX_ARRIVED);
@@ -131,7 +133,7 @@ impl DatagramPort for BondPort {
             let now = Instant::now();
             let idle = self.limits.idle;
             self.flows.retain(|_, flow| now - flow.used < idle);
-            // The tick has not registered a waker for the next one yet.
+            // This tick has registered no waker for the next tick: poll again.
             let _ = self.sweep.poll_tick(cx);
         }
         // The channel never closes: `self` holds a sender.
@@ -197,7 +199,7 @@ async fn carry(
         destination,
         is_call,
     } = what;
-    // Other gateways would refuse the opening of a call.
+    // A gateway that knows no calls would refuse the opening of a call.
     let is_told = is_call && client.knows_calls();
     let opening = opening::of(&destination, is_told);
     let Ok(mut stream) = client.open(opening).await else {
@@ -213,7 +215,8 @@ async fn carry(
     }
     let Some(source) = begin(&mut stream, &destination, &mut outgoing).await else {
         let _span = span.enter();
-        tracing::debug!(%destination, code = ?stream.reset_code(), "gateway refused a flow");
+        tracing::debug!(%destination, code = ?stream.reset_code(),
+            "gateway refused a flow of datagrams");
         return;
     };
     loop {
@@ -228,7 +231,7 @@ async fn carry(
                 Ok(payload) => drop(arrives.try_send((source, payload))),
                 Err(error) => {
                     let _span = span.enter();
-                    tracing::debug!(%destination, %error, "flow ended");
+                    tracing::debug!(%destination, %error, "flow of datagrams ended");
                     return;
                 }
             },
@@ -236,7 +239,8 @@ async fn carry(
     }
 }
 
-/// Sends in the stream until it is accepted. Returns the address that the far end sends to.
+/// Sends datagrams in the stream until the stream is accepted. Returns the address that the far
+/// end sends to.
 async fn begin(
     stream: &mut BondStream,
     destination: &Destination,
@@ -273,6 +277,6 @@ const DEFAULT_FLOWS: usize = 256;
 pub(super) const DEFAULT_IDLE: Duration = Duration::from_secs(120);
 const MIN_SWEEP: Duration = Duration::from_millis(40);
 const REFUSAL_HOLDS: Duration = Duration::from_secs(1);
-/// Datagrams between a flow's task and its port.
+/// Most datagrams that wait between a flow's task and its port.
 const MAX_OUTGOING: usize = 64;
 const MAX_ARRIVED: usize = 64;

@@ -23,10 +23,11 @@ use crate::destination::Destination;
 use crate::near::{Neighbourhood, Surroundings};
 use crate::transport::DialError;
 
-/// Ports of two kinds. A [`SharedDirector`] chooses one of them for each flow.
+/// Opens UDP ports that send directly and over a gateway. For each flow, a [`SharedDirector`]
+/// chooses one of these.
 ///
-/// A flow keeps its way for as long as it is used. Exception: if a flow over a gateway does not
-/// wait for the gateway and the session is lost, the director chooses again.
+/// A flow keeps its way for as long as it is used. Exception: if the session with the gateway is
+/// lost, the director chooses again for flows over the gateway that need not wait for it.
 pub struct ChoicePorts<S = Routes> {
     direct: Arc<dyn DatagramPorts>,
     gateway: Arc<dyn DatagramPorts>,
@@ -35,8 +36,8 @@ pub struct ChoicePorts<S = Routes> {
 }
 
 impl ChoicePorts {
-    /// Creates ports that send straight by `direct`, or over the gateway of `director` by
-    /// `gateway`.
+    /// Creates a factory of ports that send straight by `direct`, or over the gateway of `director`
+    /// by `gateway`.
     pub fn new(
         direct: impl DatagramPorts,
         gateway: impl DatagramPorts,

@@ -1,4 +1,4 @@
-//! Ports without a gateway: each flow is sent straight out by the link that it was placed on.
+//! UDP ports without a gateway: each flow is sent straight out over the link that it was placed on.
 
 mod flows;
 mod sockets;
@@ -28,7 +28,7 @@ use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::DialError;
 
-/// Ports whose flows are placed by `P` and whose names are resolved by `R`.
+/// Opens UDP ports of applications: `P` places flows on links, `R` resolves their destinations.
 #[derive(Debug)]
 pub struct DirectPorts<P, R = LinkResolver> {
     place: Arc<P>,
@@ -37,7 +37,7 @@ pub struct DirectPorts<P, R = LinkResolver> {
     machine: ThisMachine,
 }
 
-/// Limits of one port.
+/// Limits of one UDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectLimits {
     /// Maximum number of flows. A further flow evicts the one that has been idle longest.
@@ -60,7 +60,8 @@ impl Default for DirectLimits {
 }
 
 impl DirectPorts<DatagramPlace> {
-    /// Ports over the links of `director`, also for names, with the default limits.
+    /// Creates a factory of ports over the links of `director`, with the default limits. Names are
+    /// looked up over these links, too.
     pub fn new(director: SharedDirector) -> Self {
         let resolver = LinkResolver::new(director.clone());
         Self::with_resolver(
@@ -72,7 +73,7 @@ impl DirectPorts<DatagramPlace> {
 }
 
 impl<P: PlaceFlows, R: Resolve> DirectPorts<P, R> {
-    /// Ports with all their parts given.
+    /// Creates a factory of ports with all its parts given.
     pub fn with_resolver(place: P, resolver: R, limits: DirectLimits) -> Self {
         Self {
             place: Arc::new(place),
@@ -141,7 +142,7 @@ impl<P: PlaceFlows, R: Resolve> DatagramPort for DirectPort<P, R> {
         if self.sweep.poll_tick(cx).is_ready() {
             self.flows.expire(Instant::now(), self.limits.idle);
             self.sockets.retain(|key| self.flows.uses(key));
-            // The tick has not registered a waker for the next one yet.
+            // This tick has registered no waker for the next tick: poll again.
             let _ = self.sweep.poll_tick(cx);
         }
         while let Poll::Ready((host, waiting)) = self.ways.poll_found(cx) {

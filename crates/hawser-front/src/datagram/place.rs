@@ -12,7 +12,7 @@ use crate::transport::DialError;
 
 /// Places flows on links.
 pub trait PlaceFlows: Send + Sync + 'static {
-    /// Accounts for one flow.
+    /// The accounts of one flow.
     type Books: Books;
 
     /// Returns the link for a flow: none of `tried`, on which the flow got no answer.
@@ -29,14 +29,14 @@ pub trait PlaceFlows: Send + Sync + 'static {
     /// link itself, or has a route that is more specific than the default one.
     fn goes_by_routes(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
 
-    /// True if a flow to `remote` may stay on the link; `link` is its state when the flow was
-    /// placed.
+    /// True if a flow to `remote` may stay on its link; `link` is the link's state when the flow
+    /// was placed.
     fn stays(&self, link: &Link, remote: IpAddr) -> bool;
 
-    /// True if other flows recently got no answer on the link, but got one on another.
+    /// True if other flows recently got no answer on the link, but one on another link.
     fn is_suspect(&self, link: LinkIndex) -> bool;
 
-    /// Notes that a flow got no answer on the link within `waited`, but got one on another.
+    /// Notes that a flow got no answer on the link within `waited`, but one on another link.
     fn on_miss(&self, link: LinkIndex, waited: Duration);
 }
 
@@ -62,7 +62,7 @@ pub struct Placement<B> {
     pub books: B,
 }
 
-/// Accounts for one flow.
+/// The accounts of one flow.
 pub trait Books: Send + 'static {
     /// Notes the first datagram from the far end.
     fn on_answer(&self);

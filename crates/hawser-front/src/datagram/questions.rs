@@ -76,6 +76,6 @@ impl<A: Send + 'static> Questions<A> {
 }
 
 const MAX_QUESTIONS: usize = 64;
-/// Datagrams that wait for one host.
+/// Most datagrams that wait for the answer about one host.
 const MAX_WAITING: usize = 8;
 const MAX_BYTES: usize = 1 << 20;

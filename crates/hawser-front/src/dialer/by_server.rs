@@ -55,7 +55,8 @@ where
         } else {
             let on_loss = |loss| match loss {
                 Loss::Overtaken(_) => servers.note_overtaken(at),
-                Loss::Failed(error) => tracing::debug!(%at, %error, "the server's session failed"),
+                Loss::Failed(error) => tracing::debug!(%at, %error,
+                    "connection over the session with the server failed"),
             };
             let direct = self.dial_by_decision((destination, origin), None, false);
             dial_either(way.dialing, way.head_start, direct, on_loss).await?
@@ -89,7 +90,7 @@ where
         if let EitherStream::Direct(stream) = &opened
             && let Some(remote) = stream.remote()
         {
-            // This happens beside the connection, which is established.
+            // The search for sessions runs in the background: the connection is established.
             if let Some(peers) = self.peers() {
                 peers.look_for(&destination.host, remote);
             }
@@ -131,8 +132,8 @@ where
     }
 }
 
-/// Dials over a session, and soon over one that begins with the connection as well; the first
-/// answer wins. Returns the first one's error if both fail.
+/// Dials by `by_session`, and soon also by `asking`, whose connection begins a session; the first
+/// answer wins. Returns the error of `by_session` if both fail.
 async fn dial_either_session<S>(
     by_session: impl Future<Output = Result<S, DialError>>,
     head_start: Duration,

@@ -100,10 +100,7 @@ impl Core {
         match self.users.reload_if_changed() {
             Ok(false) => {}
             Ok(true) => {
-                tracing::info!(
-                    users = self.users.count(),
-                    "the directory's users have changed"
-                );
+                tracing::info!(users = self.users.count(), "reloaded the directory's users");
                 let mut inner = self.inner.lock();
                 let location = inner.directory.location_mut();
                 let all = location.iter().map(|(address, _)| address);
@@ -147,7 +144,8 @@ impl Inner {
             }
             Err(error) => {
                 if std::mem::replace(&mut self.is_keeping, false) {
-                    tracing::warn!(%error, "can't save bindings: a restart would lose them");
+                    tracing::warn!(%error,
+                        "can't save the directory's bindings: a restart would lose them");
                 }
             }
         }
@@ -168,14 +166,15 @@ fn restore(
         if users.is_known(&address)
             && let Err(refusal) = location.restore(moment.now, &address, bindings)
         {
-            tracing::warn!(%address, reason = refusal.reason, "can't restore bindings");
+            tracing::warn!(%address, reason = refusal.reason,
+                "can't restore the bindings of an address of record");
         }
     }
     // Remove bindings that have expired, and those of removed users.
     let location = &*location;
     let swept = table.retain(|address| !location.bindings(moment.now, address).is_empty());
     if let Err(error) = swept {
-        tracing::warn!(%error, "can't remove expired bindings");
+        tracing::warn!(%error, "can't remove expired bindings from the directory's file");
     }
     tracing::info!(
         bindings = location.binding_count(),

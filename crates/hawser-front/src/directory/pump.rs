@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::input::Input;
 use super::tls::DirectoryTls;
 
-/// The far end of one connection.
+/// Moves bytes between one connection and the directory's thread.
 pub(super) struct Pump {
     pub(super) flow: Flow,
     /// Bytes to write. The connection ends when the sender is dropped.

@@ -18,7 +18,7 @@ pub struct BindingTable {
 #[non_exhaustive]
 pub enum TableError {
     /// SQLite reports an error.
-    #[error("the bindings in {}: {source}", path.display())]
+    #[error("can't use the bindings in {}: {source}", path.display())]
     Database {
         /// The file.
         path: PathBuf,
@@ -57,7 +57,8 @@ impl BindingTable {
                 ) =>
             {
                 let aside = path.with_extension("db.damaged");
-                tracing::warn!(file = %aside.display(), "damaged bindings are set aside");
+                tracing::warn!(file = %aside.display(),
+                    "set aside the directory's damaged file of bindings");
                 for suffix in ["", "-wal", "-shm"] {
                     let beside = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
                     let _ = std::fs::rename(beside(path), beside(&aside));
@@ -72,7 +73,8 @@ impl BindingTable {
                 return Err(error);
             }
             let file = path.display();
-            tracing::warn!(%file, %error, "can't use the file of bindings: they are lost at exit");
+            tracing::warn!(%file, %error,
+                "can't use the directory's file of bindings: they are lost at exit");
             prepare(Connection::open_in_memory()?)
         });
         let (database, version) = opened.map_err(|source| TableError::Database {
@@ -106,7 +108,7 @@ impl BindingTable {
 
     /// Replaces the bindings of these addresses, all or none.
     ///
-    /// They survive if the process is killed. After a power cut the last ones may be missing.
+    /// Bindings survive if the process is killed. After a power cut the last ones may be missing.
     ///
     /// # Errors
     /// If they can't be written.
@@ -224,7 +226,8 @@ const INSERT: &str = "INSERT INTO binding (address, place, contact, q, expires, 
      cseq, path, instance, reg_id, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
      ?11, ?12)";
 const KNOWN: i64 = 1;
-/// Earlier versions created the table before setting the number, and could be killed in between.
+/// `IF NOT EXISTS`: earlier versions created the table before they set the version number, and
+/// could be killed in between.
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS binding (
         address TEXT NOT NULL,
         place INTEGER NOT NULL,

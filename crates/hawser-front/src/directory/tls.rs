@@ -19,7 +19,7 @@ pub struct DirectoryTls(pub(super) Arc<ServerConfig>);
 #[non_exhaustive]
 pub enum TlsFileError {
     /// A file can't be read, or holds no PEM of this kind.
-    #[error("{what} in {}: {source}", path.display())]
+    #[error("can't read {what} in {}: {source}", path.display())]
     Pem {
         /// The kind of item that was expected.
         what: &'static str,
@@ -29,7 +29,9 @@ pub enum TlsFileError {
         source: rustls::pki_types::pem::Error,
     },
     /// Certificate and key do not match, or are of an unknown kind.
-    #[error("certificate {} and key {}: {source}", certificate.display(), key.display())]
+    #[error(
+        "can't use certificate {} with key {}: {source}", certificate.display(), key.display()
+    )]
     Refused {
         /// The file of the certificate.
         certificate: PathBuf,

@@ -45,16 +45,16 @@ pub enum UserFileError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Users other than its owner and its group have access to it, or its group can write it.
+    /// The file's group can write it, or users outside of its group have access to it.
     #[error(
-        "{} has mode {mode:o}, but only its owner may write it, and only its group may read it \
-         beside him; run: chmod 600 {}",
+        "{} has mode {mode:o}, but only its owner may write it, and only its owner and group may \
+         read it; run: chmod 600 {}",
         path.display(), path.display()
     )]
     TooOpen {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The file's permission bits.
         mode: u32,
     },
     /// A line is malformed.
@@ -64,7 +64,7 @@ pub enum UserFileError {
         path: PathBuf,
         /// The number of the line.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         problem: &'static str,
     },
 }
@@ -193,7 +193,7 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, Zeroizing<String>>,
             .ok_or_else(|| wrong("there is no colon"))?;
         let example = Host::Ip(std::net::Ipv4Addr::LOCALHOST.into());
         if SipUri::new(Some(name), example, None).is_err() {
-            return Err(wrong("the name is no user of a SIP address"));
+            return Err(wrong("the name can't be the user in a SIP address"));
         }
         // Addresses of record have names without escapes, so such a name would never match.
         if name.contains('%') {
@@ -204,7 +204,7 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, Zeroizing<String>>,
         }
         let password = Zeroizing::new(password.to_owned());
         if users.insert(name.to_owned(), password).is_some() {
-            return Err(wrong("the name stands there twice"));
+            return Err(wrong("an earlier line has the same name"));
         }
     }
     Ok(users)
@@ -312,7 +312,7 @@ mod tests {
             ),
             (
                 "a:secret\na:x",
-                "line 2: expected NAME:PASSWORD, the name stands there twice",
+                "line 2: expected NAME:PASSWORD, an earlier line has the same name",
             ),
         ] {
             let (_folder, path) = file(text);

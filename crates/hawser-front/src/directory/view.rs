@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Addresses at which it listens, with the real ports.
+/// Addresses at which a directory listens, with the real ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// For datagrams and streams.
@@ -34,10 +34,10 @@ pub struct BindingView {
     pub address: String,
     /// The contact.
     pub contact: String,
-    /// Its preference, in thousandths.
+    /// The contact's preference, in thousandths.
     pub q: u16,
-    /// Remaining time until it expires.
+    /// Remaining time until the binding expires.
     pub left: Duration,
-    /// Time since it was set.
+    /// Time since the binding was set.
     pub age: Duration,
 }

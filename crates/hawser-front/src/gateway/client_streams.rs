@@ -28,7 +28,7 @@ pub struct ClientStreams<C, R = SystemResolver> {
     pub exchange: Option<Arc<Exchange>>,
     /// Connects clients with each other, if that is enabled.
     pub meeting: Option<Arc<MeetingPlace>>,
-    /// Answers clients that ask for reasons.
+    /// Answers clients that ask why the gateway chose its links.
     pub reasons: Reasons,
 }
 
@@ -52,7 +52,7 @@ impl<C: Connect, R: Resolve> ClientStreams<C, R> {
                 Err(error) => Err(error),
             };
             if let Err(error) = served {
-                debug!(%error, "refused a stream");
+                debug!(%error, "refused a client's stream");
             }
         };
         serving.instrument(span).await;

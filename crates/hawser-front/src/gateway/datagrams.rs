@@ -49,7 +49,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         let opened = async {
             let (destination, is_call) =
                 opening::read(stream.open_metadata()).map_err(|error| {
-                    debug!(%error, "malformed destination");
+                    debug!(%error, "refused a flow: malformed destination");
                     DialError::MalformedDestination
                 })?;
             let addresses = self.addresses(&permit, &destination).await?;
@@ -165,7 +165,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Sends a datagram. The application could not be told of a refusal by the far end.
+    /// Sends a datagram to the destination. Ignores errors: the application can't be told of them.
     fn send(&self, payload: &[u8], counters: &RelayCounters) {
         if self.socket.send(payload).is_ok() {
             counters.add_up(payload.len());
@@ -187,7 +187,7 @@ impl Flow<'_> {
                 if down {
                     match self.poll_receive(cx) {
                         Poll::Ready(Ok(payload)) => return Poll::Ready(Ok(Step::Down(payload))),
-                        // Ignored as for sending; poll again.
+                        // Ignored, as errors of sending are; poll again.
                         Poll::Ready(Err(_)) => cx.waker().wake_by_ref(),
                         Poll::Pending => {}
                     }

@@ -58,7 +58,8 @@ pub struct Fronted {
 pub enum Leads {
     /// To a fronted port.
     ToFronted,
-    /// To another port: it was for this fronted port, but a rule of this machine redirects it.
+    /// To another port: the connection was for this fronted port, but a rule of this machine
+    /// redirects it.
     Elsewhere(u16),
     /// To no fronted port.
     Nowhere,
@@ -147,7 +148,7 @@ impl Fronted {
         self.led_elsewhere.subscribe()
     }
 
-    /// Tells whether every service can be shown client addresses of this one's family.
+    /// Tells whether every service can be shown client addresses of the family of `client`.
     pub fn works_for(&self, client: IpAddr) -> bool {
         self.shown.values().all(|shown| match shown {
             Shown::AsSource(source) => source.works_for(client),
@@ -177,7 +178,7 @@ impl Fronted {
             tracing::warn!(
                 "a rule of address translation leads port {meant} to port {port}: connections to \
                  port {meant} have no bond from their beginning, and its service is not reached \
-                 over sessions; where port {port} is open to all, front that one"
+                 over sessions; if port {port} is open to all, front port {port} instead"
             );
         }
         let account = account_of(ends, accounts);
@@ -282,7 +283,7 @@ impl Fronted {
         let admitted = self.clients.admit_from(id, network, Instant::now());
         let admitted = admitted.and_then(|place| Permit::new(place, account));
         let permit = admitted.map_err(|reason| {
-            debug!(%client, ?reason, "limit reached");
+            debug!(%client, ?reason, "refused a connection to a service: limit reached");
             self.counters.limited.add(reason);
             DialError::LimitReached
         })?;

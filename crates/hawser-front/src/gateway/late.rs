@@ -135,7 +135,8 @@ impl AsyncWrite for Late {
     }
 }
 
-/// Counted from the beginning: lost segments have been retransmitted by then.
+/// How long bytes are held, counted from when the connection was given to the service: lost
+/// segments have been retransmitted by then.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longer than the greeting of a session.
 const MOST_AT_ONCE: usize = 2048;

@@ -30,7 +30,7 @@ use answers::{Answer, Answers};
 pub(super) struct Lookups<R> {
     resolver: Arc<R>,
     book: Arc<Mutex<Book>>,
-    /// Places for every lookup.
+    /// Places for the lookups of all clients.
     common: Arc<Semaphore>,
     /// Places for the first few lookups of a client, when others have taken the common ones.
     reserve: Arc<Semaphore>,

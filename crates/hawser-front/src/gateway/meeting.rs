@@ -26,7 +26,7 @@ use crate::transport::DialError;
 use crate::udp_addresses;
 use hawser_types::{Budget, ByteCount};
 
-/// The clients of a gateway that may be met there.
+/// The clients of a gateway that other clients may reach through it.
 pub struct MeetingPlace {
     hosts: Mutex<Hosts>,
     clients: Arc<Clients>,
@@ -39,7 +39,7 @@ pub struct MeetingPlace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct MeetingStats {
-    /// Hosts that may be met now.
+    /// Hosts that other clients may reach now.
     pub hosts: u64,
     /// Bytes from callers to the hosts that they called.
     pub bytes_up: ByteCount,
@@ -53,7 +53,7 @@ struct Hosts {
     next: u64,
 }
 
-/// A host that may be met.
+/// A host that other clients may reach.
 #[derive(Debug)]
 struct Present {
     number: u64,
@@ -80,7 +80,7 @@ impl Default for MeetingPlace {
 }
 
 impl MeetingPlace {
-    /// Lets other clients meet `host` until `stream` ends.
+    /// Lets other clients reach `host` until `stream` ends.
     pub async fn be_met(&self, host: ClientId, mut stream: Bonded) {
         let _permit = match self.admit(host) {
             Ok(permit) => permit,
@@ -184,7 +184,7 @@ impl MeetingPlace {
         }
     }
 
-    /// Admits one more stream of a client here.
+    /// Admits one more stream of a client that is for meetings.
     fn admit(&self, client: ClientId) -> Result<Place, DialError> {
         let permit = self.clients.admit(client, Instant::now());
         permit.map_err(|reason| {

@@ -31,7 +31,7 @@ pub struct Gateway<C, R = SystemResolver> {
 }
 
 impl<C: Connect> Gateway<C> {
-    /// A gateway with the system's resolver.
+    /// Creates a gateway with the system's resolver.
     pub fn new(connect: C, policy: DestinationPolicy, config: GatewayConfig) -> Self {
         let resolver = SystemResolver::with_room(MAX_LOOKUPS);
         Self::with_resolver(connect, resolver, policy, config)
@@ -39,7 +39,7 @@ impl<C: Connect> Gateway<C> {
 }
 
 impl<C: Connect, R: Resolve> Gateway<C, R> {
-    /// A gateway with all its parts given.
+    /// Creates a gateway with all its parts given.
     pub fn with_resolver(
         connect: C,
         resolver: R,
@@ -114,7 +114,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
     }
 
     pub(super) fn limited(&self, reason: LimitReason) -> DialError {
-        debug!(?reason, "limit reached");
+        debug!(?reason, "refused a stream: limit reached");
         self.counters.limited.add(reason);
         DialError::LimitReached
     }
@@ -125,7 +125,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         metadata: &[u8],
     ) -> Result<(C::Stream, Permit), DialError> {
         let destination = Destination::decode(metadata).map_err(|error| {
-            debug!(%error, "malformed destination");
+            debug!(%error, "refused a stream: malformed destination");
             DialError::MalformedDestination
         })?;
         let passed = self.addresses(&permit, &destination).await?;
@@ -151,7 +151,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         // could change its address between check and connect.
         let (passed, refused) = self.policy.filter(&addresses);
         for refusal in refused {
-            debug!(%destination, ?refusal, "address refused");
+            debug!(%destination, ?refusal, "refused an address of the destination");
             self.counters.refused_addresses.add(refusal);
         }
         if passed.is_empty() {

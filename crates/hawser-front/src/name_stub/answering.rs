@@ -1,4 +1,4 @@
-//! The state by which all ports answer.
+//! The state that all ports share, and the answers to queries.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ pub(super) struct Answering {
     pub(super) machine: ThisMachine,
     /// Names of the addresses in answers.
     pub(super) known: KnownNames,
-    /// Names that are held to their vouchers, and their addresses.
+    /// The vouched names, to which connections are held, and their addresses.
     pub(super) held: Option<VouchedServers>,
     pub(super) links: Box<dyn Fn() -> Vec<Link> + Send + Sync>,
     pub(super) limits: Limits,
@@ -33,7 +33,8 @@ pub(super) struct Answering {
 pub(super) enum Meant {
     /// This server of the machine.
     For(SocketAddr),
-    /// Whichever comes first. Other hosts send these, so only ordinary queries are answered.
+    /// No particular server: the first one. Other hosts send such queries, so only ordinary ones
+    /// are answered.
     ForAny,
 }
 
@@ -68,14 +69,14 @@ impl Answering {
                 }
             }
             Err(error) => {
-                tracing::debug!(%server, %error, "no answer for an application");
+                tracing::debug!(%server, %error, "can't answer an application's name query");
                 failure(query)
             }
         }
     }
 
-    /// Returns whether a name may lead where an answer says. One address that is not admitted makes
-    /// the whole answer useless: names of the internet have no such addresses.
+    /// Returns whether the name in a query may lead to the addresses in the answer. One address
+    /// that is not admitted makes the answer useless: names of the internet have no such address.
     async fn may_lead_there(&self, query: &[u8], answer: &[u8]) -> bool {
         let Ok(question) = DnsQuestion::decode(query) else {
             return true;
@@ -85,7 +86,8 @@ impl Answering {
             return !is_for_addresses;
         };
         if answer.has_unread && is_for_addresses {
-            tracing::debug!(host = ?question.name(), "refusing an answer that can't be read whole");
+            tracing::debug!(host = ?question.name(),
+                "refusing a name server's answer that can't be read whole");
             return false;
         }
         let (all, told) = (answer.told.len(), answer.told);

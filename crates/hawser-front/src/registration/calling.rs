@@ -10,9 +10,9 @@ use hawser_sip::uri::SipUri;
 use hawser_types::{LinkIndex, Rate};
 use tokio::sync::mpsc;
 
-/// How other hosts reach this one.
+/// How other hosts reach this host.
 pub struct CallSettings {
-    /// The key of this host, and those of the others.
+    /// The key of this host, and the keys of the other hosts.
     pub keys: Box<dyn Keys>,
     /// Number of this start; higher with each start of this host.
     pub number: u64,
@@ -23,11 +23,11 @@ pub struct CallSettings {
 /// A request. An address of record names the other host.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// A session with it, unless there is one.
+    /// Begin a session with the host, unless there is one.
     Call(SipUri),
-    /// A session with it in place of a useless one.
+    /// Begin a session with the host in place of a useless one.
     CallAnew(SipUri),
-    /// The end of the session with it.
+    /// End the session with the host.
     HangUp(SipUri),
 }
 
@@ -40,7 +40,7 @@ pub struct Calling {
     pub events: mpsc::Receiver<CallEvent>,
 }
 
-/// The other end of [`Calling`].
+/// The registration's ends of the channels in [`Calling`].
 pub(super) struct Signalling {
     asks: mpsc::Receiver<Ask>,
     events: mpsc::Sender<CallEvent>,
@@ -73,7 +73,7 @@ impl Signalling {
     }
 }
 
-/// Addresses at which other hosts reach this one, by its links.
+/// Addresses at which other hosts reach this host, for each of its links.
 pub(super) struct Places {
     port: u16,
     links: Vec<(Place, Option<Flow>)>,
@@ -109,8 +109,8 @@ impl Places {
         self.links = places.collect();
     }
 
-    /// Returns the candidates if they have changed, or their shares differ much. `seen` returns the
-    /// address that the directory sees for a flow.
+    /// Returns this host's candidate addresses if they have changed, or if their shares differ much
+    /// from the last result. `seen` returns the address that the directory sees for a flow.
     pub(super) fn poll_change(
         &mut self,
         seen: impl Fn(Flow) -> Option<IpAddr>,

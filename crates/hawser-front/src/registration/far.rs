@@ -25,7 +25,7 @@ pub(super) struct FarEnd {
     roots: RootCertificates,
     names: Names,
     found: Vec<IpAddr>,
-    /// When its name is looked up again.
+    /// When the directory's name is looked up again.
     next: Option<Instant>,
     /// The lookup in progress.
     looking: Option<Task>,
@@ -84,8 +84,8 @@ impl FarEnd {
         Some(SocketAddr::new(*address, port))
     }
 
-    /// Begins to look its name up over the links, if that is due. Sends the result to `tell`, for
-    /// [`FarEnd::handle_lookup`]: a lookup may take as long as servers are silent.
+    /// Begins to look up the directory's name over the links, if that is due. Sends the result to
+    /// `tell`, for [`FarEnd::handle_lookup`]: a lookup may take as long as servers are silent.
     pub(super) fn find(&mut self, links: &[Link], tell: &mpsc::Sender<Heard>) {
         let name = match &self.uri.host {
             Host::Ip(address) => {

@@ -25,7 +25,7 @@ use super::far::FarEnd;
 use super::heard::{Heard, Lookup};
 use super::task::Task;
 
-/// The ways to the directory.
+/// The ways to the directory, one over each link that leads there.
 pub(super) struct Ways {
     far: FarEnd,
     ways: BTreeMap<u64, Way>,
@@ -33,7 +33,7 @@ pub(super) struct Ways {
     heard: mpsc::Sender<Heard>,
 }
 
-/// The way over one link.
+/// A socket or a stream to the directory, over one link.
 struct Way {
     link: Link,
     to: SocketAddr,
@@ -46,7 +46,7 @@ enum Kind {
         socket: Arc<DatagramSocket>,
         _hearing: Task,
     },
-    /// Opened when there is something to send.
+    /// A stream, opened when there is something to send.
     Stream(Option<(mpsc::Sender<Bytes>, Task)>),
 }
 
@@ -60,7 +60,7 @@ impl Ways {
         }
     }
 
-    /// Returns why there is no way, if that is known.
+    /// Returns why no link leads to the directory, if that is known.
     pub(super) fn problem(&self) -> Option<String> {
         self.far.problem()
     }
@@ -74,8 +74,8 @@ impl Ways {
         self.far.handle_lookup(lookup);
     }
 
-    /// Opens a way for each of the links that leads there, and closes the others. Returns this
-    /// host's addresses, without rates.
+    /// Opens a way over each of `links` that leads to the directory, and closes other ways. Returns
+    /// this host's addresses, without rates.
     pub(super) fn follow(&mut self, links: &[Link]) -> Vec<(LinkIndex, OwnAddress)> {
         self.far.find(links, &self.heard);
         let wanted: Vec<_> = links
@@ -115,7 +115,7 @@ impl Ways {
         addresses.collect()
     }
 
-    /// Sends, or fails at once.
+    /// Sends a message over a flow; returns false, and does not wait, if that fails.
     pub(super) fn send(&mut self, flow: Flow, bytes: &Bytes) -> bool {
         let tls = self.far.tls();
         let Some(way) = self.ways.get_mut(&flow.number) else {
@@ -143,7 +143,7 @@ impl Ways {
         }
     }
 
-    /// Closes a way's stream; it is opened again with the next message.
+    /// Closes the stream of a way; the next message opens it again.
     pub(super) fn close(&mut self, flow: Flow) {
         if let Some(way) = self.ways.get_mut(&flow.number)
             && let Kind::Stream(stream) = &mut way.kind
@@ -170,7 +170,7 @@ impl Ways {
         let (own, kind) = if flow.is_reliable {
             let source = link.source_address(to.ip());
             let source = source.ok_or(io::ErrorKind::AddrNotAvailable)?;
-            // Connections use other ports, but calls arrive over these connections.
+            // Connections have other ports here, but the directory sends calls over them.
             (
                 SocketAddr::new(source, self.far.transport().default_port()),
                 Kind::Stream(None),

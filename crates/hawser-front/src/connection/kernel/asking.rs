@@ -63,7 +63,7 @@ impl KernelPlaces {
         )
     }
 
-    /// Connects to the place over the link and over others, in the background.
+    /// Connects to the destination over the link and over others, in the background.
     fn ask(&mut self, question: Question, now: Instant) {
         let decision = self.director.decide_untold(&question.request);
         self.try_again(&decision, question.remote);
@@ -99,7 +99,7 @@ impl KernelPlaces {
             Comparison::Silent { waited, by, after } => {
                 self.director
                     .with(|director, now| director.handle_answer(now, by, Some(after)));
-                // Anything that has arrived over the link meanwhile is in its favour.
+                // Packets that have arrived over the link meanwhile show that the link works.
                 self.catch_up();
                 self.look_at(self.unanswered.on(link), self.director.now())?;
                 self.count()?;

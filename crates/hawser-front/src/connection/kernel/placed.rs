@@ -11,9 +11,9 @@ pub(super) struct KernelFlow {
     pub(super) flow: Flow,
     /// Bytes that the director knows of.
     known: Bytes,
-    /// Time up to which those are known.
+    /// Time up to which the director knows the bytes.
     told: Instant,
-    /// Whether the director knows that it was answered.
+    /// Whether the director knows that the connection was answered.
     is_connected: bool,
     /// Whether it is a flow of datagrams, whose first datagram back is the answer.
     is_datagrams: bool,
@@ -33,8 +33,8 @@ impl KernelFlow {
         }
     }
 
-    /// Records that it was answered after `after`, and this happened `ago`. The kernel reports an
-    /// answer late, or only at the end.
+    /// Records that the connection was answered, `after` its beginning and `ago` before `now`. The
+    /// kernel reports an answer late, or only at the end.
     pub(super) fn connected(&mut self, now: Instant, after: Duration, ago: Duration) {
         if !std::mem::replace(&mut self.is_connected, true) {
             self.flow.connected_since(Some(after), ago);
@@ -72,12 +72,12 @@ impl KernelFlow {
         !self.is_datagrams && self.flow.stranded().is_set()
     }
 
-    /// Records how much it has moved in all.
+    /// Records how many bytes the connection has moved in all.
     pub(super) fn moved(&mut self, now: Instant, moved: Bytes) {
         let since = std::mem::replace(&mut self.told, now);
         let is_answered = self.is_datagrams && moved.down > ByteCount::ZERO;
         if is_answered && !std::mem::replace(&mut self.is_connected, true) {
-            // The time to the answer depends on the server as much as on the link.
+            // Without a latency: it would depend on the server as much as on the link.
             self.flow.connected_since(None, now.since(since));
         }
         if moved == self.known {
@@ -102,7 +102,7 @@ impl KernelFlow {
     }
 }
 
-/// Far longer than events wait to be read.
+/// A flow that the kernel has not known for this long has ended: events are read far sooner.
 const GONE_FOR: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

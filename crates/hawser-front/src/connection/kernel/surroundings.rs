@@ -16,7 +16,7 @@ use super::entries::index;
 /// Routes are listed in the background, since there may be many of them.
 #[derive(Debug, Default)]
 pub(super) struct NearNetworks {
-    /// Links whose networks are known, with their addresses then.
+    /// Links whose networks are known, with the addresses that these links had when listed.
     known: Addresses,
     listing: Option<Listing>,
 }
@@ -55,8 +55,8 @@ impl NearNetworks {
         }
     }
 
-    /// Waits for the listing to end, and returns the destinations to be left alone; `None` where
-    /// they could not be listed, and links are used all the same. Cancel safe.
+    /// Waits for the listing to end, and returns the destinations whose connections must not be
+    /// captured; `None` if listing failed: links are used nevertheless. Cancel safe.
     pub(super) async fn listed(&mut self) -> Option<Vec<IpNet>> {
         let Some(listing) = &mut self.listing else {
             return pending().await;
@@ -77,11 +77,12 @@ pub(super) fn addresses(report: &DirectorReport) -> Addresses {
         .collect()
 }
 
-/// Lists the destinations to be left alone; `None`, and a log line, where that fails.
+/// Lists the destinations whose connections must not be captured. Logs a failure, and returns
+/// `None` then.
 pub(super) async fn list() -> Option<Vec<IpNet>> {
     let listed = particular_prefixes().await;
     listed
-        .inspect_err(|error| tracing::warn!(%error, "can't list routes now"))
+        .inspect_err(|error| tracing::warn!(%error, "can't list the system's routes"))
         .ok()
 }
 

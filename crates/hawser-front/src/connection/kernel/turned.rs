@@ -13,27 +13,30 @@ use crate::connection::Origin;
 
 /// Servers with which this host has sessions of its own.
 pub trait BondedServers: Send + Sync {
-    /// Returns the addresses and ports to which connections go over such a session now.
+    /// Returns the addresses and ports to which connections go over sessions with servers now.
     fn bonded(&self) -> Vec<SocketAddr>;
 
-    /// Records that a connection of `origin` to `at` was placed on a link, where the kernel's rules
-    /// had left it all links.
+    /// Records that the kernel has placed a connection of `origin` to `at` on a link. Connections
+    /// whose links are named by rules are not reported.
     fn note_placed(&self, at: SocketAddr, origin: &Origin);
 }
 
 /// Destinations whose connections go through this process or nowhere.
 pub trait HeldDestinations: Send + Sync {
-    /// Returns their present addresses and ports, port 0 for all, and the version of that list.
+    /// Returns the version of the list, and the list: present addresses and ports, where port 0
+    /// means all ports.
     fn held(&self) -> (u64, Vec<SocketAddr>);
 
     /// Returns the version, which grows as addresses are added to the list.
     fn versions(&self) -> watch::Receiver<u64>;
 
-    /// Records that connections to the list of this version come to this process now.
+    /// Records that connections to the destinations of this version of the list come to this
+    /// process now.
     fn note_turned(&self, version: u64);
 }
 
-/// Has the kernel's program redirect connections to such servers and destinations to this process.
+/// Has the kernel's program redirect connections to [`BondedServers`] and [`HeldDestinations`] to
+/// this process.
 #[derive(Default)]
 pub(super) struct Turned {
     servers: Option<Arc<dyn BondedServers>>,
@@ -54,12 +57,12 @@ struct Known {
 }
 
 impl Turned {
-    /// Sets the servers.
+    /// Sets the servers whose connections are redirected.
     pub(super) fn turn_to(&mut self, servers: Arc<dyn BondedServers>) {
         self.servers = Some(servers);
     }
 
-    /// Sets the destinations.
+    /// Sets the destinations whose connections are redirected.
     pub(super) fn hold(&mut self, destinations: Arc<dyn HeldDestinations>) {
         // Nothing is redirected yet, but it will be.
         destinations.note_turned(0);

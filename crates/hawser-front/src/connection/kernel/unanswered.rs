@@ -11,20 +11,20 @@ use super::super::trial::Comparison;
 ///
 /// An overdue answer puts its link in question, unless something else has arrived over the link
 /// meanwhile: a packet may be lost. Tests of a link are rare: two a second and two at a time. A
-/// place that did not answer over a link in question is left out for a while.
+/// destination that did not answer a test causes no further test for a while.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     /// Waiting connections by their sockets' cookies.
     waiting: BTreeMap<u64, Waiting>,
     /// Links that are being tested, or were lately.
     asked: BTreeMap<LinkIndex, Asked>,
-    /// Places that did not answer a test, and until when they are left out.
+    /// Destinations that did not answer a test, and until when they cause no further test.
     left_alone: BTreeMap<SocketAddr, Instant>,
 }
 
 #[derive(Debug)]
 struct Asked {
-    /// When its last test began.
+    /// When the link's last test began.
     at: Instant,
     /// Tests without a result yet.
     open: u32,
@@ -36,11 +36,11 @@ struct Waiting {
     request: ConnectionRequest,
     remote: SocketAddr,
     noted: Instant,
-    /// When its first packet was sent, once that is known.
+    /// When the connection's first packet was sent; `None` while unknown.
     began: Option<Instant>,
-    /// When to look at it again.
+    /// When to look at the connection again.
     look: Instant,
-    /// Until when it causes no test of its link, since it can't serve for one.
+    /// Until when the connection causes no test of its link, since it can't serve for a test.
     passed_over: Option<Instant>,
 }
 
@@ -120,8 +120,8 @@ impl Unanswered {
         }
     }
 
-    /// Returns one connection for each link in question: its answer is overdue by the link's
-    /// `patience`, and nothing has arrived over the link since it began (`is_quiet`).
+    /// Returns one connection for each link in question: the connection's answer is overdue by the
+    /// link's `patience`, and the link is silent since the connection began (`is_quiet`).
     pub(super) fn questions(
         &self,
         now: Instant,
@@ -173,13 +173,13 @@ impl Unanswered {
         if let Some(asked) = self.asked.get_mut(&question.link) {
             asked.open = asked.open.saturating_sub(1);
         }
-        // Perhaps the link fails to reach only this place, or no link reaches it.
+        // Perhaps the link fails to reach this destination alone, or no link reaches it.
         if !matches!(found, Comparison::Answers(_)) {
             self.leave_alone(question.remote, now);
         }
     }
 
-    /// Forgets all tests, because an unknown one has failed.
+    /// Forgets all tests, because the task of a test has failed, and it is unknown which.
     pub(super) fn release_all(&mut self) {
         self.asked.clear();
     }
@@ -191,7 +191,7 @@ impl Unanswered {
         }
     }
 
-    /// Leaves a place out that has not answered over a link that was tested.
+    /// Lets a destination that has not answered a test cause no further test for a while.
     fn leave_alone(&mut self, place: SocketAddr, now: Instant) {
         self.left_alone.retain(|_, until| now < *until);
         if self.left_alone.len() < MAX_LEFT_ALONE {
@@ -201,7 +201,7 @@ impl Unanswered {
 }
 
 impl Asked {
-    /// Returns whether the link is not to be tested now.
+    /// Returns whether the link must not be tested now.
     fn is_held(&self, now: Instant) -> bool {
         self.open >= MAX_OPEN || now.since(self.at) < ASK_EVERY
     }
@@ -209,15 +209,17 @@ impl Asked {
 
 /// Interval at which waiting connections are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A socket's first packet leaves in the call in which it was placed.
+/// A connection without a first packet for this long is forgotten: the packet leaves in the call
+/// that places the connection.
 const GIVE_UP: Duration = Duration::from_millis(500);
-/// Least time between two tests of a link. Each costs the place a connection over two or three
-/// links, which are closed as soon as they are established.
+/// Least time between two tests of a link. Each costs the destination a connection over two or
+/// three links, which is closed as soon as it is established.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// Simultaneous tests of a link: a place that answers on no link takes seconds, and another may
-/// answer sooner.
+/// Simultaneous tests of a link: a destination that answers on no link takes seconds, and another
+/// may answer sooner.
 const MAX_OPEN: u32 = 2;
-/// Time for which a place is left out after it has served for a test.
+/// Time for which a destination that did not answer a test, or a connection that can't serve for a
+/// test, causes no further test.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(10);
 const MAX_LEFT_ALONE: usize = 256;
 

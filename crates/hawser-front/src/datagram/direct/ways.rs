@@ -64,7 +64,7 @@ impl<P: PlaceFlows, R: Resolve> Addresses<P, R> {
     pub(super) fn poll_found(&mut self, cx: &mut Context<'_>) -> Poll<(Host, Vec<Waiting>)> {
         while let Poll::Ready((host, ways, waiting)) = self.lookups.poll_answered(cx) {
             if ways.is_empty() {
-                tracing::debug!(%host, "no address found for datagrams");
+                tracing::debug!(%host, "can't find a host's address, dropping datagrams to it");
                 continue;
             }
             if self.found.len() >= MAX_FOUND {
@@ -98,6 +98,6 @@ async fn find<P: PlaceFlows, R: Resolve>(
     join_all(ways).await
 }
 
-/// The system's resolver does not report a time to live.
+/// Time for which an address is kept: the system's resolver does not report a time to live.
 const KEPT: Duration = Duration::from_secs(60);
 const MAX_FOUND: usize = 256;

@@ -56,12 +56,12 @@ impl Answers {
     }
 }
 
-/// The system does not report a time to live. Names that move within seconds usually have about
-/// this one.
+/// The system does not report a time to live. This one is common for names whose addresses change
+/// within seconds.
 const FOUND_KEPT: Duration = Duration::from_secs(30);
 /// Short, so that a new name is found soon.
 const NOT_FOUND_KEPT: Duration = Duration::from_secs(5);
-/// Up to 1 kB each.
+/// Most answers, of up to 1 kB each.
 const MAX_KNOWN: usize = 4096;
 
 #[cfg(test)]
