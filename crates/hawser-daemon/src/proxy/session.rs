@@ -201,7 +201,7 @@ async fn keep_reached(
     }
 }
 
-/// Returns the reference to the invite in `source`, in the form for reading it.
+/// Returns the reference to the invite in `source`, as `read_reference` takes it.
 pub fn reference(source: &GatewaySource) -> String {
     match source {
         GatewaySource::Url(url) => url.clone(),

@@ -33,8 +33,8 @@ pub(super) struct Connecting {
     /// The links' devices in NetworkManager, as of its latest answer.
     devices: BTreeMap<String, network_manager::Device>,
     asked_at: Option<Instant>,
-    /// Attempts that NetworkManager has not answered in time, by link. A connection that such an
-    /// attempt still makes is this program's.
+    /// Attempts that NetworkManager has not answered in time, by link. If an attempt succeeds
+    /// later, its connection counts as made by this program.
     late: BTreeMap<String, Attempt>,
     shown: ShownStandby,
 }
