@@ -25,7 +25,7 @@ use crate::proxy::session::{Choice, END_PATIENCE};
 use crate::proxy::vouching;
 use crate::setup::Setup;
 
-/// What the parts are made from.
+/// Settings and objects from which the parts are made.
 pub(super) struct Plan<'a> {
     pub(super) setup: &'a Setup,
     pub(super) links: &'a Links,
@@ -54,7 +54,7 @@ pub(super) struct Parts {
     by_gateway: Option<ByGateway>,
     /// Sessions with servers that were discovered; `None` if not configured.
     pub(super) discovering: Option<Discovering>,
-    /// Sessions with names that are checked against their vouchers; `None` if not configured.
+    /// Sessions with servers whose names are checked against vouchers; `None` if not configured.
     pub(super) vouched: Option<VouchedServers>,
 }
 
@@ -141,7 +141,7 @@ impl Parts {
         })
     }
 
-    /// Ends the parts, the latest first: sessions before what counts their traffic.
+    /// Ends the parts, the latest first: sessions before the parts that count their traffic.
     pub(super) async fn end(self) {
         if let Some(servers) = self.vouched {
             servers.close(END_PATIENCE).await;

@@ -1,4 +1,4 @@
-//! Connects the parts with the port, and with what is shown of them.
+//! Connects the parts with the port, and with the state that the daemon shows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,10 +106,10 @@ impl Serving<'_> {
         self.daemon.take_over().await
     }
 
-    /// Returns what finds out which programs connect to the proxy port, if that is possible.
+    /// Returns the part that finds out which programs connect to the proxy port, if possible.
     fn who(&self, parts: &Parts) -> Option<Who> {
         let who = Who::start(self.proxy.max_connections).inspect_err(|error| {
-            tracing::warn!(%error, "can't find out which programs connect");
+            tracing::warn!(%error, "can't find out which programs connect to the proxy port");
         });
         let (director, rules) = (parts.director(), self.plan.rules.clone());
         // If everything uses the gateway, connections wait for their program only if rules need it.
