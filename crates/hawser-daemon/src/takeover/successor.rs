@@ -313,7 +313,7 @@ impl Successor {
         match status {
             Ok(status) if status.success() => Ok(()),
             status => Err(anyhow!(
-                "the process that has taken over: {}",
+                "the process that has taken over has failed: {}",
                 shown(status.ok())
             )),
         }
