@@ -11,7 +11,8 @@ use hawser_sched::{chunk, connection, packet};
 use crate::rule_files::edit::RulesChanged;
 use crate::setup::{explained, is_usage};
 
-/// File in which a change was saved, if one was, or the reason why the change was refused.
+/// File in which a change was saved, `None` if it was not to be saved, or the reason why the change
+/// was refused.
 pub(crate) type Changed = Result<Option<PathBuf>, Refused>;
 
 /// Reason why a change was refused.

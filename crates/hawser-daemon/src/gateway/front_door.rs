@@ -229,15 +229,15 @@ async fn end_idle(gateway: Weak<Gateway>) {
     }
 }
 
-/// Limits for all strangers together, and for those of one address and network.
+/// Limits for all strangers together, for those of one address, and for those of one network.
 struct Limits {
     accept: AcceptLimits,
     streams: ClientLimits,
 }
 
 impl Limits {
-    /// Returns limits within this number of descriptors: strangers' streams and sessions use at
-    /// most half of them, so that clients have the rest.
+    /// Returns limits within this number of file descriptors: strangers' streams and sessions use
+    /// at most half of them, so that clients have the rest.
     fn within(descriptors: Option<u64>, config: &ServeConfig) -> Self {
         let descriptors = descriptors.and_then(|most| usize::try_from(most).ok());
         let descriptors = descriptors.unwrap_or(usize::MAX);

@@ -46,7 +46,7 @@ pub(crate) struct Capturing<'a> {
     pub(crate) discovered: Option<DiscoveredServers>,
     /// Names that are checked against their vouchers.
     pub(crate) vouched: Option<VouchedServers>,
-    /// Whether a tunnel carries datagrams for the gateway.
+    /// The address families whose packets the machine's routes lead to a tunnel.
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
     /// Collects the names that programs ask for.
     pub(crate) names: KnownNames,

@@ -100,7 +100,7 @@ impl Predecessor {
         let said = timeout(PATIENCE, said)
             .await
             .map(|it| it.is_ok_and(|it| it.has_yielded));
-        if said.context("the old process does not yield")? {
+        if said.context("the old process does not give up its resources")? {
             Ok(())
         } else {
             bail!("the old process has ended")

@@ -112,7 +112,8 @@ impl Serving<'_> {
             tracing::warn!(%error, "can't find out which programs connect to the proxy port");
         });
         let (director, rules) = (parts.director(), self.plan.rules.clone());
-        // If everything uses the gateway, connections wait for their program only if rules need it.
+        // If everything uses the gateway, connections need not wait until their program is known,
+        // unless rules need it.
         let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.plan.rules.clone();
         let binds = move || rules.borrow().binds_askers();

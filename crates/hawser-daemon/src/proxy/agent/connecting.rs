@@ -255,7 +255,7 @@ impl Connecting {
                 let now = clock::now();
                 self.standby.handle_connected(now, link, Ok(connection));
             }
-            Ok(Err(error)) => tracing::debug!(link, %error, "late attempt at standby link failed"),
+            Ok(Err(error)) => tracing::debug!(link, %error, "connecting standby link failed late"),
             Err(error) => tracing::debug!(link, %error, "task that connects standby link failed"),
         }
     }
