@@ -18,9 +18,9 @@ use super::subject::{PlacedRange, Subject, View};
 use super::{monitor, picture, steer, why};
 
 impl State {
-    /// Answers a request. Waits only for the disk when a change is saved: returns the present
-    /// events, and refuses requests that need a conversation or end the daemon, which are for the
-    /// control socket.
+    /// Answers a request at once; only a change that is saved waits for the disk. A request for
+    /// events gets the events so far. Refuses requests that take several answers or end the
+    /// daemon: only the control socket serves them.
     pub(crate) fn answer(&self, request: &Request) -> Response {
         match request {
             Request::Status { .. } => Response::Status(Box::new(self.status(Most::asked(request)))),
@@ -61,7 +61,7 @@ impl State {
             Request::Stop | Request::Upgrade { .. } | Request::Recording { .. } => {
                 Response::Error {
                     reason: ErrorReason::Forbidden,
-                    message: "this is for the control socket only".to_owned(),
+                    message: "only the control socket serves this request".to_owned(),
                 }
             }
             _ => unsupported(
@@ -99,13 +99,14 @@ impl State {
         }
     }
 
-    /// Like [`State::answer`], but waits a moment for programs that are not known yet.
+    /// Like [`State::answer`], but waits a moment for the names of programs that are still looked
+    /// for.
     pub(super) async fn answer_named(&self, request: &Request) -> Response {
         let mut response = self.answer(request);
         let sought = self.subject().and_then(|subject| subject.sought());
         let sought = sought.filter(|sought| *sought.borrow() > 0);
         if let (Response::Status(status), Some(mut sought)) = (&mut response, sought) {
-            // A program that is found later is in the next answer.
+            // The next answer names programs that are found later.
             let _ = timeout(NAMES_PATIENCE, sought.wait_for(|count| *count == 0)).await;
             self.name_streams(&mut status.sessions);
         }

@@ -22,11 +22,11 @@ pub(super) struct Books {
 pub(super) struct Account {
     /// Time at which the session was first seen.
     pub(super) begun: Instant,
-    /// By channel and link: an association has one entry for each of its links.
+    /// Traffic by channel and link: an association has one entry for each of its links.
     channels: BTreeMap<(ChannelId, LinkIndex), Meter>,
     streams: BTreeMap<StreamId, Meter>,
     packet_flows: BTreeMap<FlowEnds, Meter>,
-    /// Number of streams, or of flows of packets if there are more, including those not listed.
+    /// Number of streams, or of flows of packets if these are more; counts unlisted ones, too.
     stream_count: usize,
     /// Traffic of closed channels.
     gone: Moved,
@@ -153,7 +153,8 @@ impl Account {
     }
 }
 
-/// Returns the meter of a stream or flow that began `age` ago and has `moved` so much since.
+/// Returns the meter of a stream or flow that began `age` ago and has `moved` these bytes since;
+/// `before` is its meter at the last update.
 fn entered(before: Option<Meter>, moved: Moved, age: Duration, span: Duration) -> Meter {
     // A stream that was not listed before may be old: its past traffic is no current rate.
     let begun = || {

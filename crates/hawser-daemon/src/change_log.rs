@@ -5,7 +5,7 @@ use hawser_control::{EventLog, PolicyStatus, StatusSnapshot};
 /// The events of a daemon, and the state after the last of them.
 #[derive(Default)]
 pub(super) struct ChangeLog {
-    /// The state that was compared last; `None` at first.
+    /// The state at the last look for changes; `None` before the first look.
     pub(super) last: Option<Picture>,
     /// The latest changes of the daemon's state, as numbered events, up to a limit.
     pub(super) events: EventLog,

@@ -66,7 +66,7 @@ impl ConfigFile {
         self.is_named || self.path.exists()
     }
 
-    /// Reads the file; returns the defaults if the file is missing and may be.
+    /// Reads the file; returns the defaults if the default file is missing.
     pub fn load(&self) -> Result<Config, ConfigError> {
         match Config::load(&self.path) {
             Err(ConfigError::Read { source, .. }) if !self.is_named && is_missing(&source) => {

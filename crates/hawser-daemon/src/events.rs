@@ -17,8 +17,8 @@ use super::proxy::rules::QUIET;
 use super::shown::Most;
 use super::state::State;
 
-/// Looks for changes for as long as the daemon lives; less often if a look takes long, as at a
-/// gateway with many sessions, or if no data moves.
+/// Looks for changes of the daemon's state for as long as the daemon lives; less often if a look
+/// takes long, as at a gateway with many sessions, or if no data moves.
 pub(super) async fn watch(state: Arc<State>) {
     loop {
         let begun = Instant::now();
@@ -31,14 +31,14 @@ pub(super) async fn watch(state: Arc<State>) {
         if rest > least {
             sleep(rest).await;
         } else {
-            // Together with other periodic tasks, to save wake-ups.
+            // Wakes together with other periodic tasks, to save wake-ups.
             sleep_until(next_after(Instant::now(), least)).await;
         }
     }
 }
 
-/// Returns the pause after a look that took this long. The pause is limited, because a look may
-/// take long only since the machine is busy.
+/// Returns the pause after a look that took this long. The pause is limited, because other load on
+/// the machine can make one look long.
 fn rest_after(look: Duration) -> Duration {
     look.saturating_mul(REST).clamp(LOOK_EVERY, LOOK_AT_LEAST)
 }
@@ -50,8 +50,8 @@ impl State {
         self.subscribe()
     }
 
-    /// Looks for changes since the last call. The first call only takes the state. Returns whether
-    /// data moves or something has changed.
+    /// Looks for changes since the last call, and records them as events. The first call only
+    /// stores the state. Returns whether data moves or the state has changed.
     pub(super) fn notice(&self) -> bool {
         let Some(subject) = self.subject() else {
             return true;

@@ -74,7 +74,7 @@ impl Place {
         let found = fs::symlink_metadata(&self.folder).with_context(shown)?;
         ensure!(
             found.is_dir() && found.uid() == 0,
-            "{} is not a directory of root's",
+            "{} is not a directory that root owns",
             shown()
         );
         let given = lchown(&self.folder, None, self.group)

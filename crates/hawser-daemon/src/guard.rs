@@ -1,4 +1,5 @@
-//! The process that restores what a daemon has changed, however the daemon ends.
+//! The guard process, which restores the host's settings that a daemon has changed, however the
+//! daemon ends.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! Announcements of bonding in TCP handshakes: owns the kernel's programs for them at either end.
+//! Announcements of bonding in TCP handshakes: runs the programs in the kernel that make and read
+//! them, at the client and at the server.
 //!
 //! The protocol, §16, defines the bytes; `docs/design/handshake.md` explains the design.
 
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use hawser_capture::{CaptureError, DiscoveryCounts};
 use hawser_link::links::Link;
 
-/// Adds the counters of the programs to a list, each name prefixed with `prefix`.
+/// Adds the counters of the programs in the kernel to a list, each name prefixed with `prefix`.
 fn list_counts(
     list: &mut BTreeMap<String, u64>,
     prefix: &str,

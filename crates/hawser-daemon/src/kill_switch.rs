@@ -1,4 +1,4 @@
-//! What the kill switch leaves open, by the configuration.
+//! The networks and interfaces that the kill switch leaves open, by the configuration.
 
 use hawser_config::{CaptureScope, UpConfig};
 use hawser_host::kill_switch::{self, Openings};

@@ -243,7 +243,7 @@ impl Daemon {
         }
     }
 
-    /// Sets the subject that the daemon shows. Call once.
+    /// Sets the [`Subject`], the parts that the daemon shows and changes. Call once.
     pub(crate) fn show(&self, subject: impl Subject) {
         self.state.show(subject);
         self.state.enter();
@@ -350,7 +350,7 @@ async fn keep_record(state: Arc<State>) {
     loop {
         ticks.tick().await;
         state.enter();
-        // The runtime and the sessions make progress.
+        // Reached in time only if the runtime and the sessions make progress.
         service::alive();
     }
 }

@@ -40,7 +40,7 @@ impl Lock {
             .metadata()
             .is_ok_and(|it| it.is_file() && it.nlink() == 1)
         {
-            bail!("{} is not a file of its own", path.display());
+            bail!("{} is no regular file with one hard link", path.display());
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -116,7 +116,7 @@ mod tests {
         std::fs::remove_file(&lock).unwrap();
         std::fs::hard_link(&other, &lock).unwrap();
         let error = Lock::take(&state, Role::Client).err().unwrap().to_string();
-        assert!(error.contains("not a file of its own"), "{error}");
+        assert!(error.contains("one hard link"), "{error}");
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
     }
 }

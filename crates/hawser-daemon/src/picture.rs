@@ -344,8 +344,8 @@ fn resident() -> Option<ByteCount> {
     Some(ByteCount::new(pages * rustix::param::page_size() as u64))
 }
 
-/// Silence from which on a path is shown as silent, although the data path does not suspect its
-/// last link yet.
+/// Silence after which a path is shown as silent even if its channels are not suspect: the data
+/// path suspects its last link later.
 const UNSUSPECTED: Duration = Duration::from_millis(400);
 const NO_ANSWER: &str = "no answer to what was sent";
 const SILENT: &str = "the far end finds it silent";

@@ -11,14 +11,15 @@ use hawser_sched::{chunk, connection, packet};
 use crate::rule_files::edit::RulesChanged;
 use crate::setup::{explained, is_usage};
 
-/// File in which a change was saved, if one was, or the reason why the change was refused.
+/// File in which a change was saved, `None` if it was not to be saved, or the reason why the change
+/// was refused.
 pub(crate) type Changed = Result<Option<PathBuf>, Refused>;
 
 /// Reason why a change was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The request contains no change.
-    #[error("there is nothing in it to change")]
+    #[error("the request contains nothing to change")]
     Nothing,
     /// Neither this machine nor the configuration has a link with this name.
     #[error("no link is called {name}; there are {known}")]
@@ -59,8 +60,8 @@ pub enum Refused {
     /// No set of rules has this name.
     #[error(transparent)]
     Profile(#[from] UnknownProfile),
-    /// There is no gateway.
-    #[error("no gateway is enrolled to be used; `hawser up --gateway URL` enrols with one")]
+    /// The daemon uses no gateway.
+    #[error("the daemon uses no gateway; `hawser up --gateway URL` enrols with one")]
     NoGateway,
     /// The text is not exactly one rule.
     #[error("one rule is expected, not {0}")]
@@ -69,32 +70,35 @@ pub enum Refused {
     #[error("the rule has {0} bytes; allowed: {MAX_RULE}")]
     TooLong(usize),
     /// There are too many rules: they need memory, also in the kernel.
-    #[error("there are {0} rules until the daemon ends already, and there may be no more")]
+    #[error("{0} rules that end with the daemon exist already, and no more are allowed")]
     TooManyRules(usize),
     /// No rule that ends with the daemon has this number.
-    #[error("there is no rule {number} that ends with the daemon; there are {count}")]
+    #[error("there is no rule {number} that ends with the daemon; there are {count} such rules")]
     UnknownRule {
         /// The number that was given.
         number: u64,
-        /// Number of such rules.
+        /// Number of rules that end with the daemon.
         count: usize,
     },
     /// Another rule has this number by now.
     #[error(transparent)]
     RulesChanged(#[from] RulesChanged),
     /// The change can't be saved.
-    #[error("it can't be saved: {}", explained(.0))]
+    #[error("the change can't be saved: {}", explained(.0))]
     Unsaved(anyhow::Error),
     /// The change was saved, but can't be put in force.
-    #[error("it is saved to {}, but the rules in force stay as they were: {error}", path.display())]
+    #[error(
+        "the change is saved to {}, but the rules in force stay as they were: {error}",
+        path.display()
+    )]
     Unread {
         /// The file.
         path: PathBuf,
         /// Error of reading the rules again.
         error: Box<ConfigError>,
     },
-    /// The request is no change.
-    #[error("this is nothing to be changed")]
+    /// The request does not ask for a change.
+    #[error("this request does not ask for a change")]
     Unsupported,
 }
 
@@ -120,6 +124,6 @@ impl Refused {
     }
 }
 
-/// Largest number of bytes of a rule as text: one answer has room for the largest allowed number of
-/// such rules that end with the daemon.
+/// Longest rule in bytes of text: one answer has room for the allowed number of rules that end with
+/// the daemon, each of this length.
 pub(crate) const MAX_RULE: usize = 3_000;

@@ -56,7 +56,7 @@ impl RuleFiles {
         })
     }
 
-    /// Returns values that differ once one of the files has changed.
+    /// Returns values that change when one of the files changes.
     pub(crate) fn stamp(&self) -> [Option<Stamp>; 2] {
         [stamp(self.config.path()), stamp(&self.own)]
     }
@@ -84,8 +84,8 @@ pub struct Said {
     pub profile: Option<Profile>,
 }
 
-/// Values that differ after a file was written or replaced: inode, size, and time of its last
-/// change.
+/// Values of a file that change when the file is written or replaced: inode, size, and time of the
+/// last change.
 pub(crate) type Stamp = (u64, u64, i64, i64);
 
 fn stamp(path: &Path) -> Option<Stamp> {

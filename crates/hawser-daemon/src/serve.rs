@@ -107,7 +107,7 @@ fn relay(config: &ServeConfig, policy: DestinationPolicy) -> Relay<impl Connect>
             limits.connects_per_second = most.per_second;
             tracing::info!(
                 per_second = most.per_second,
-                "limiting each client's connects further, by net.netfilter.nf_conntrack_max"
+                "lowered the limit of connects per client to fit net.netfilter.nf_conntrack_max"
             );
         }
     }

@@ -233,7 +233,7 @@ impl Conversation {
 fn forbidden() -> Response {
     Response::Error {
         reason: ErrorReason::Forbidden,
-        message: "this is for the daemon's own user and root, not for the group".to_owned(),
+        message: "this request is for the daemon's own user and root, not for the group".to_owned(),
     }
 }
 

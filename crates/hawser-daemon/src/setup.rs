@@ -1,4 +1,4 @@
-//! What every command begins with, its errors, and the signals that end it.
+//! The settings with which every command begins, its errors, and the signals that end it.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;

@@ -18,7 +18,7 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// The default amounts.
+    /// The default limits.
     pub(super) const DEFAULT: Self = Self {
         sessions: MAX_SESSIONS,
         streams: MAX_STREAMS,

@@ -102,7 +102,7 @@ impl State {
         self.listen.get().copied()
     }
 
-    /// Sets this address. Later calls change nothing.
+    /// Sets the address at which the daemon accepts connections. Later calls change nothing.
     pub(super) fn set_listen(&self, listen: SocketAddr) {
         let _ = self.listen.set(listen);
     }
@@ -112,7 +112,7 @@ impl State {
         self.door.get().copied()
     }
 
-    /// Sets this address. Later calls change nothing.
+    /// Sets the address at which hosts that are known by name connect. Later calls change nothing.
     pub(super) fn set_door(&self, door: SocketAddr) {
         let _ = self.door.set(door);
     }
@@ -133,7 +133,7 @@ impl State {
         self.wishes.get().cloned()
     }
 
-    /// Sets this channel. Later calls change nothing.
+    /// Sets the channel for requests to replace the daemon. Later calls change nothing.
     pub(super) fn take_wishes(&self, wishes: Wishes) {
         let _ = self.wishes.set(wishes);
     }

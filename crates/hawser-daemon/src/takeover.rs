@@ -30,7 +30,7 @@ pub(super) struct Places {
 
 /// A request to replace the daemon.
 pub(super) struct Wanted {
-    /// Time after which the old process ends what it still serves.
+    /// Time after which the old process ends the streams and connections that are still open.
     limit: Duration,
     /// Receives the new process's id, or the reason of a failure.
     answer: oneshot::Sender<Result<u32, String>>,
@@ -47,8 +47,8 @@ impl Wanted {
     pub(super) fn refuse(self, left: &Left) {
         let Left { open, seconds } = left;
         let _ = self.answer.send(Err(format!(
-            "the process of before the last upgrade still serves what was open then ({open}), for \
-             {seconds} s at most; try again when it has ended"
+            "the process from before the last upgrade still serves its open streams and \
+             connections ({open}), for {seconds} s at most; try again when it has ended"
         )));
     }
 }

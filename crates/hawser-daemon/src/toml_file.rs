@@ -33,7 +33,7 @@ pub(crate) fn change(
 ) -> anyhow::Result<()> {
     let place = EditedFile::of(path, content);
     let folder = File::open(&place.folder).with_context(|| place.folder.display().to_string())?;
-    // The lock ends when the file is closed; two concurrent changes would undo one another.
+    // Closing the folder unlocks it. Without the lock, concurrent changes would undo each other.
     take(&folder).with_context(|| place.folder.display().to_string())?;
     let name = path.display().to_string();
     let old = match open(&place.target) {
@@ -128,9 +128,9 @@ fn open(path: &Path) -> io::Result<File> {
     let no_file = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
     match opened {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-            Err(no_file("it is a link, which is not followed here"))
+            Err(no_file("it is a symbolic link, which is not followed here"))
         }
-        Ok(file) if !file.metadata()?.is_file() => Err(no_file("it is no file")),
+        Ok(file) if !file.metadata()?.is_file() => Err(no_file("it is not a regular file")),
         opened => opened,
     }
 }
@@ -286,13 +286,13 @@ mod tests {
         fs::write(&other, "").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
         let error = format!("{:#}", add_nothing(&path).unwrap_err());
-        assert!(error.contains("it is a link"), "{error}");
+        assert!(error.contains("it is a symbolic link"), "{error}");
         assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&other).unwrap(), "");
         fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
         let error = format!("{:#}", add_nothing(&path).unwrap_err());
-        assert!(error.contains("it is no file"), "{error}");
+        assert!(error.contains("it is not a regular file"), "{error}");
     }
 
     #[test]

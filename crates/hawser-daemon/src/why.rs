@@ -58,7 +58,7 @@ pub(super) fn answer(state: &State, session: Option<&str>, stream: Option<Stream
     }
     if let (true, Some(stream)) = (sessions.is_empty(), stream) {
         return not_found(format!(
-            "nothing was sent on {stream}, or too long ago; `hawser why` lists those that are known"
+            "nothing was sent on {stream}, or too long ago; `hawser why` lists the known streams"
         ));
     }
     Response::Why(Box::new(WhyReport {

@@ -12,7 +12,7 @@ use super::program::{Daemon, Place, until};
 fn a_damaged_ledger_is_set_aside() {
     let place = Place::new();
     fs::write(place.folder("client").join("ledger.db"), [b'x'; 9000]).unwrap();
-    works_and_says(&place, "the ledger was damaged: it is now");
+    works_and_says(&place, "set aside a damaged usage database as");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn on_a_full_disk_the_daemon_works() {
     let daemon = place.launch_command("client", command);
     proxies(&daemon);
     let log = daemon.log();
-    let told = "counting usage in memory until the ledger can be written";
+    let told = "counting usage in memory until the usage database can be written";
     assert!(log.contains(told), "{log}");
 }
 

@@ -240,7 +240,7 @@ fn a_daemon_takes_changed_rules_and_leaves_broken_ones() {
     let said = |what: &'static str| {
         until(what, || daemon.log().contains(what), || daemon.log());
     };
-    said("the rules for connections have changed; 1 are yours");
+    said("reloaded the rules for connections user_rules=1");
     std::fs::write(place.path("s").join("rules.toml"), "[[rule]]\nclass = 1\n").unwrap();
     said("the rules for connections are unchanged");
     said("rules.toml:2: `rule.class` is 1");

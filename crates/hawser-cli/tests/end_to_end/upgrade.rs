@@ -122,7 +122,8 @@ fn an_old_process_that_is_asked_to_end_ends_the_new_one_as_well() {
         let again = place.run(state, &["upgrade"]);
         again.expect(
             1,
-            "the process of before the last upgrade still serves what was open then (1)",
+            "the process from before the last upgrade still serves its open streams and \
+             connections (1)",
         );
         if state == "gateway" {
             expect_left(
@@ -145,7 +146,7 @@ fn what_can_not_be_handed_over_is_told() {
     let invite = place.invite();
     let client = place.up("client", &["--gateway", &invite]);
     let by_hand = place.run("third", &["--taking-over", "up"]);
-    by_hand.expect(1, "--taking-over: only hawser itself takes over");
+    by_hand.expect(1, "--taking-over: only hawser itself uses this flag");
     let none = place.run("nowhere", &["upgrade"]);
     none.expect(1, "no hawser daemon runs");
     client.end();

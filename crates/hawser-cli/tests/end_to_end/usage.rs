@@ -176,7 +176,7 @@ const NONSENSE: [(&str, &str, i32, &str); 14] = [
         "client",
         "policy set --via-gateway auto",
         1,
-        "no gateway is enrolled",
+        "the daemon uses no gateway",
     ),
     ("client", "link nolink0", 2, "no link is called nolink0"),
     (

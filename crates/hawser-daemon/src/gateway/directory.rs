@@ -106,11 +106,11 @@ impl OwnDirectory {
         let _ = spawn_blocking(move || drop(server)).await;
     }
 
-    /// Runs the directory again.
+    /// Opens the directory's ports and table again after [`Self::suspend`].
     pub(crate) async fn resume(&self) {
         match self.plan.serve(&self.state).await {
             Ok(server) => *self.server() = Some(server),
-            Err(error) => tracing::error!("can't run the directory again: {error:#}"),
+            Err(error) => tracing::error!("can't resume the directory: {error:#}"),
         }
     }
 
@@ -144,7 +144,7 @@ impl OwnDirectory {
         })
     }
 
-    /// Returns the directory's counters since it runs.
+    /// Returns the directory's counters since its start; `None` while it does not run.
     pub(crate) fn counts(&self) -> Option<Counts> {
         let counts = self.server().as_ref()?.counts();
         Some(Counts {
@@ -179,7 +179,7 @@ fn seed(state: &StateDir) -> anyhow::Result<[u8; 32]> {
     let secret = state.secret(SEED)?;
     let bytes = URL_SAFE_NO_PAD.decode(secret.as_bytes()).ok();
     let seed = bytes.and_then(|bytes| bytes.try_into().ok());
-    seed.with_context(|| format!("{} is no secret", state.file(SEED).display()))
+    seed.with_context(|| format!("{} holds no valid key", state.file(SEED).display()))
 }
 
 fn algorithm(digest: Digest) -> Algorithm {

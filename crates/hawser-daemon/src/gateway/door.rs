@@ -31,7 +31,7 @@ pub(crate) struct Door {
     pub(crate) gateway: Gateway,
     /// The clients that may connect.
     pub(crate) store: Arc<GatewayStore>,
-    /// Address at which it listens, with the real port.
+    /// Address at which the gateway listens, with the port that was opened.
     pub(crate) listen: SocketAddr,
     /// New invite for one client; `None` if an earlier invite is still open, or if no invite could
     /// be made.
@@ -220,7 +220,7 @@ pub(crate) async fn watch_peers(gateway: Weak<Gateway>, store: Arc<GatewayStore>
         if let Err(error) = store.reload_if_changed() {
             tracing::warn!(%error, "can't reload the list of peers");
         }
-        // Done even if the file has not changed since: a handshake may have reloaded it first.
+        // A handshake may have reloaded the changed file first, so sessions are always checked.
         gateway.drop_revoked();
     }
 }
@@ -280,11 +280,11 @@ fn prepare_invites(state: &StateDir, store: &GatewayStore, addresses: &[HostPort
         tracing::warn!("can't save the addresses for `hawser invite`: {error:#}");
     }
     if let Err(error) = store.limit_unused_invites(MAX_UNUSED_INVITES) {
-        tracing::warn!(%error, "can't forget unused invites");
+        tracing::warn!(%error, "can't limit the number of unused invites");
     }
 }
 
-/// Admits the clients of the state directory.
+/// Admits the clients that are listed in the state directory.
 struct Enrolled {
     store: Arc<GatewayStore>,
 }

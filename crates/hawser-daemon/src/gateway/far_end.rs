@@ -43,9 +43,9 @@ pub struct FarEnd<'a> {
     pub(crate) invite_file: Option<&'a Path>,
     /// Command that a client runs with the invite.
     pub(crate) command: &'a str,
-    /// Relay's counters, which `hawser status` shows with the port's.
+    /// Counters of the relay, which `hawser status` shows with those of the port.
     pub(crate) relay: Option<Arc<GatewayCounters>>,
-    /// Packets of clients, if they are carried.
+    /// Carries clients' packets; `None` if packets are not carried.
     pub(crate) packets: Option<Packets>,
     /// Meeting place of clients, whose counters `hawser status` shows, too.
     pub(crate) meeting: Option<Arc<MeetingPlace>>,
@@ -126,7 +126,7 @@ impl<'a> FarEnd<'a> {
         if let Some(successor) = &successor {
             serve_rest((&gateway, front.as_ref()), &serve, successor, daemon).await;
         }
-        tracing::info!("ending");
+        tracing::info!("ending all sessions");
         gateway.close(END_PATIENCE).await;
         if let Some(front) = front {
             front.end(END_PATIENCE, successor.is_some()).await;
@@ -151,7 +151,7 @@ struct OfOneProcess<'a> {
 }
 
 impl OfOneProcess<'_> {
-    /// Gives the resources up, until [`Self::resume`].
+    /// Gives up the resources until [`Self::resume`].
     async fn suspend(self) {
         if let Some(front) = self.front {
             front.suspend().await;
@@ -237,12 +237,12 @@ async fn take_passed(successor: &Successor, gateway: &Gateway, strangers: Option
             Passed::Join(connection, join) => {
                 let door = match join.port {
                     PortOf::Clients => Some(gateway),
-                    // Any host can send connections that belong to no session.
+                    // Any host can connect here, so a connection must belong to a session.
                     PortOf::Strangers => strangers.filter(|it| it.has_session_of(&join)),
                 };
                 let taken = door.map(|door| door.take_join(connection, &join));
                 if let Some(Err(error)) = taken {
-                    tracing::debug!(%error, "can't use a connection from the new process");
+                    tracing::debug!(%error, "can't accept a connection from the new process");
                 }
             }
             // Only clients accept offers.

@@ -22,8 +22,8 @@ pub async fn with_found(advertised: &[HostPort]) -> Vec<HostPort> {
     addresses
 }
 
-/// Returns whether an invite with the addresses `there` was made for those that are `advertised`:
-/// the names may resolve to other addresses since.
+/// Returns whether an invite with the addresses `there` was made for the `advertised` ones. Their
+/// names may resolve to other addresses by now.
 pub(crate) fn is_made_for(there: &[HostPort], advertised: &[HostPort]) -> bool {
     let (Some(own), Some(found)) = (there.get(..advertised.len()), there.get(advertised.len()..))
     else {

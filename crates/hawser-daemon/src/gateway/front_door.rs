@@ -1,7 +1,7 @@
 //! The port for hosts that have not enrolled (strangers) to reach services of this machine.
 //!
-//! A separate gateway with its own limits serves the port, so that strangers can't take places,
-//! sessions or memory from clients.
+//! A separate gateway with its own limits serves the port, so that strangers can't use up the
+//! connections, sessions or memory that clients need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -38,7 +38,7 @@ pub(crate) struct FrontDoor {
     tasks: [AbortHandle; 2],
 }
 
-/// The part of a front door that is shown.
+/// The part of a front door that `hawser status` shows.
 pub(crate) struct ShownFront {
     pub(crate) door: Weak<Gateway>,
     pub(crate) counters: Arc<GatewayCounters>,
@@ -175,13 +175,13 @@ impl FrontDoor {
         self.gateway.session_count() as u64 + self.handshakes.open()
     }
 
-    /// Gives up the handshakes, which only one process can have, until [`Self::resume`]. Sessions
-    /// stay open.
+    /// Stops announcing the port in handshakes, which only one process can do, until
+    /// [`Self::resume`]. Sessions stay open.
     pub(crate) async fn suspend(&self) {
         self.handshakes.stop().await;
     }
 
-    /// Takes the handshakes again.
+    /// Announces the port in handshakes again.
     pub(crate) fn resume(&self) {
         self.handshakes.resume();
     }
@@ -229,15 +229,15 @@ async fn end_idle(gateway: Weak<Gateway>) {
     }
 }
 
-/// Limits for all strangers together, and for those of one address and network.
+/// Limits for all strangers together, for those of one address, and for those of one network.
 struct Limits {
     accept: AcceptLimits,
     streams: ClientLimits,
 }
 
 impl Limits {
-    /// Returns limits within this number of descriptors: strangers' streams and sessions use at
-    /// most half of them, so that clients have the rest.
+    /// Returns limits within this number of file descriptors: strangers' streams and sessions use
+    /// at most half of them, so that clients have the rest.
     fn within(descriptors: Option<u64>, config: &ServeConfig) -> Self {
         let descriptors = descriptors.and_then(|most| usize::try_from(most).ok());
         let descriptors = descriptors.unwrap_or(usize::MAX);

@@ -16,7 +16,8 @@ use super::front_ports::FrontPorts;
 use crate::handshake::answering::{AnswerCounts, Answering};
 
 /// Announces in handshakes, if possible, that services can be reached over all links, and accepts
-/// connections that ask for that on the services' own ports. Only one process at a time does this.
+/// connections on the services' own ports that ask for a bond. Only one process at a time does
+/// this.
 pub(super) struct FrontHandshakes {
     facts: Facts,
     answering: Mutex<Option<Answering>>,
@@ -63,7 +64,7 @@ impl FrontHandshakes {
         }
     }
 
-    /// Announces again.
+    /// Announces the ports again.
     pub(super) fn resume(&self) {
         let begun = self.facts.answer().and_then(|(answering, listeners)| {
             let accepting = self.ports.accept_at(listeners);
@@ -88,7 +89,8 @@ impl FrontHandshakes {
         *self.answering.lock() = answering;
     }
 
-    /// Returns the number of open connections to services without a session, or before one.
+    /// Returns the number of open connections that go to services without a session, or whose
+    /// session has not begun yet.
     pub(super) fn open(&self) -> u64 {
         self.ports.open()
     }

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// Accepts such connections until dropped.
+/// Accepts connections that ask for a bond, until dropped.
 pub(super) struct FrontPorts {
     leading: Arc<Leading>,
     accepting: Mutex<Vec<AbortHandle>>,

@@ -147,8 +147,8 @@ fn clash(pool: &IpNet, links: &[Link]) -> Option<String> {
         let address = link.addresses.iter().find(|it| pool.contains(*it))?;
         let (name, pool) = (&link.name, pool.trunc());
         Some(format!(
-            "packet-pool is {pool}, and {name} of this machine has {address}: allowed is a private \
-             network that nothing here is in"
+            "packet-pool is {pool}, and {name} of this machine has {address}; allowed: a private \
+             network that contains no address of this machine"
         ))
     })
 }
@@ -174,7 +174,7 @@ async fn carry(exchange: Arc<Exchange>, mut begun: Begun, plan: ExitPlan) {
 }
 
 /// Updates the limits for flows as clients connect and leave, and counts the flows that the limits
-/// refuse. Returns an error once that fails.
+/// refuse. Returns the error once an update fails.
 async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyhow::Error {
     let table = exit.lock().table().to_owned();
     let (mut counted, mut counted_at) = (0, Instant::now());
@@ -183,14 +183,14 @@ async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyh
         let owned = exchange.owned().into_iter();
         let owned = owned.map(|(net, client)| (net, client.to_bytes()));
         let (owned, exit) = (owned.collect(), Arc::clone(exit));
-        // Large changes wait for a process; packets are carried meanwhile.
+        // A large change runs a process and waits for it; packets are carried meanwhile.
         let changed = tokio::task::spawn_blocking(move || exit.lock().limit_flows(&owned));
         match changed.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return error.into(),
             Err(error) => return error.into(),
         }
-        // Limits do not wait for the counting: it runs a process, which takes long under load.
+        // Updates do not wait for the count: it runs a process, which takes long under load.
         if let Some(finished) = counting.take_if(|it| it.is_finished())
             && let Ok(Ok(refused)) = finished.await
         {
@@ -207,7 +207,7 @@ async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyh
             counting = Some(tokio::task::spawn_blocking(move || refused_flows(&table)));
         }
         exchange.moved().await;
-        // Tunnels that open and close within a moment are one change, or none.
+        // Tunnels that open and close within this pause need one update together, or no update.
         sleep(BETWEEN_CHANGES).await;
     }
 }

@@ -45,7 +45,8 @@ pub(crate) fn views(
     views
 }
 
-/// Returns the name of the congestion control that channels of such sessions ask for.
+/// Returns the name of the congestion control that channels of sessions with this configuration
+/// ask for.
 pub(crate) fn congestion_name(config: &SessionConfig) -> String {
     let name = config.congestion.name();
     let name = name.or_else(hawser_link::bind::best_congestion);

@@ -41,8 +41,8 @@ struct Shared {
 }
 
 impl Announcing {
-    /// Begins to announce, for the programs of the control group at `group`. Also returns the
-    /// discoveries from handshakes. `director` knows the links and their networks.
+    /// Begins to announce this host in the SYNs of programs of the control group at `group`. Also
+    /// returns the results of handshakes. `director` knows the links and their networks.
     pub(crate) fn start(
         group: &Path,
         director: SharedDirector,
@@ -68,7 +68,7 @@ impl Announcing {
                 tracing::debug!(%error, ?says, "can't set the announcement of a connection");
             }
         });
-        // Set last: exceptions must be in force before anything is announced.
+        // Begins to announce last: exceptions must be in force before.
         shared
             .discovery()
             .set_everywhere(Some(Announcement::There))?;
@@ -100,8 +100,8 @@ impl Announcing {
         }
     }
 
-    /// Returns the links and destinations for which handshakes do not ask now, those for the
-    /// longest time first, at most [`MAX_SHOWN`].
+    /// Returns the links and destinations for which SYNs carry no announcement now, at most
+    /// [`MAX_SHOWN`]: first whole links, then by the remaining time, longest first.
     pub(crate) fn not_asked(&self) -> Vec<NotAskedStatus> {
         let mut avoided = self.shared.middleboxes().avoided(clock::now());
         avoided.sort_by_key(|it| Reverse((it.to.is_none(), it.span)));
@@ -122,7 +122,7 @@ impl Announcing {
         avoided.into_iter().map(status).collect()
     }
 
-    /// Adds the counters of the kernel's programs to a list.
+    /// Adds the counters of the programs in the kernel to a list.
     pub(crate) fn count(&self, list: &mut BTreeMap<String, u64>) {
         super::list_counts(list, "handshakes", self.shared.discovery().counts());
     }
@@ -136,8 +136,8 @@ impl Drop for Announcing {
 
 impl Shared {
     /// Returns whether a middlebox on the path prevents announcements in handshakes with an
-    /// address. Returns `false` if events can't be read: then it is unknown, and no server is
-    /// probed for it.
+    /// address. Returns `false` if the kernel's events can't be read: middleboxes are unknown then,
+    /// and are no reason to probe a server.
     fn are_silent(&self, to: IpAddr) -> bool {
         let report = self.director.report();
         let links = report.links.iter().map(|it| it.link.index);
@@ -145,8 +145,8 @@ impl Shared {
             && self.middleboxes().is_silent(clock::now(), links, to)
     }
 
-    /// Handles the result of a handshake, and returns what it tells about the destination, if
-    /// anything.
+    /// Handles the result of a handshake. Returns the fact about the destination that the result
+    /// reveals, if there is one.
     fn take_in(&self, learnt: &Learnt) -> Option<Heard> {
         let to_avoid = self.middleboxes().handle_learnt(clock::now(), learnt);
         for avoidance in &to_avoid {
@@ -167,7 +167,7 @@ impl Shared {
         }
     }
 
-    /// Stops announcing because the answers can't be read any more.
+    /// Stops announcing because the results of handshakes can't be read any more.
     fn go_deaf(&self) {
         self.is_deaf.store(true, Ordering::Relaxed);
         self.say(None);
@@ -180,7 +180,7 @@ impl Shared {
         }
     }
 
-    /// Updates the announced number of links, and forgets what was learnt over links that are
+    /// Updates the announced number of links, and forgets the middleboxes behind links that are
     /// attached to another network by now.
     fn look_at_links(&self, networks: &mut BTreeMap<LinkIndex, String>) {
         let report = self.director.report();
@@ -195,13 +195,13 @@ impl Shared {
             }
         }
         if !changed.is_empty() {
-            // Sockets that are bound to no link may have used any of them.
+            // Sockets that are bound to no link may have used a changed link.
             changed.push(None);
         }
         for link in changed {
             self.middleboxes().forget_link(link);
             if let Err(error) = self.discovery().forget_link(link) {
-                tracing::debug!(%error, "can't forget what was learnt about an earlier network");
+                tracing::debug!(%error, "can't forget the middleboxes of an earlier network");
             }
         }
         let links = report.links.iter().map(|it| &*it.link);

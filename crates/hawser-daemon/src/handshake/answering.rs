@@ -24,7 +24,7 @@ pub(crate) struct Answering {
 pub(crate) struct AnswerCounts(Weak<Mutex<Discovery>>);
 
 impl Answering {
-    /// Begins to answer, for services at these `ports`; `key` is the key that clients will see.
+    /// Begins to answer SYNs for services at these `ports`; `key` is the key that clients will see.
     /// Ports in `led_elsewhere`, which the machine's rules redirect, offer no bond. Logs listeners
     /// that can't be changed while they run. Also returns the listeners, at the loopback addresses
     /// `families`, for connections that ask for a bond at the services' ports and addresses of
@@ -37,7 +37,7 @@ impl Answering {
     ) -> Result<(Self, Vec<TcpListener>), CaptureError> {
         let mut discovery = Discovery::start(&mount_point()?)?;
         let listeners = diverting::listen(&mut discovery, families).unwrap_or_else(|error| {
-            tracing::warn!(%error, "can't accept bonds on services' ports");
+            tracing::warn!(%error, "can't begin sessions on services' own ports");
             Vec::new()
         });
         let discovery = Arc::new(Mutex::new(discovery));
@@ -73,7 +73,7 @@ impl Answering {
 
     /// Stops answering. No SYN is answered once this returns.
     pub(crate) async fn end(mut self) {
-        // The task also holds the kernel's programs.
+        // The task also holds the programs in the kernel.
         self.following.abort();
         let _ = (&mut self.following).await;
     }
@@ -99,7 +99,7 @@ impl Drop for Answering {
     }
 }
 
-/// The kernel's programs, and the content of their answers.
+/// The programs in the kernel that answer SYNs, and the content of their answers.
 struct Answers {
     discovery: Arc<Mutex<Discovery>>,
     ports: BTreeSet<u16>,

@@ -12,13 +12,13 @@ use hawser_types::LinkIndex;
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
     diverting: BTreeMap<LinkIndex, String>,
-    /// Interfaces on which diverting failed. It is tried again at the next change.
+    /// Interfaces on which diverting failed. The next change of links tries them again.
     failed: BTreeMap<LinkIndex, String>,
 }
 
-/// Begins to listen for such connections at these loopback addresses, one for each family. Returns
-/// no listeners if the kernel always sends SYN cookies: services' ports do not accept the cookies
-/// of Hawser's listener, so such connections would be lost.
+/// Begins to listen for diverted connections at these loopback addresses, one for each family.
+/// Returns no listeners if the kernel always sends SYN cookies: services' ports do not accept the
+/// cookies of Hawser's listener, so diverted connections would be lost.
 pub(super) fn listen(
     discovery: &mut Discovery,
     families: &[IpAddr],
@@ -26,8 +26,8 @@ pub(super) fn listen(
     let always_cookies = std::fs::read_to_string(SYN_COOKIES).is_ok_and(|it| it.trim() == "2");
     if always_cookies {
         tracing::info!(
-            "tcp_syncookies is 2: connections that want a bond have none from their beginning, and \
-             later ones have"
+            "tcp_syncookies is 2: sessions can't begin on services' own ports, so a client's first \
+             connection uses no session, and later ones do"
         );
         return Ok(Vec::new());
     }
@@ -70,8 +70,8 @@ impl Interfaces {
     }
 }
 
-/// Tells the kernel's program this host's addresses, except link-local ones: clients of those have
-/// link-local addresses, too, and Hawser does not connect such clients to services.
+/// Tells the program in the kernel this host's addresses, except link-local ones: clients of those
+/// have link-local addresses, too, and Hawser does not connect such clients to services.
 pub(super) fn set_own<'a>(
     discovery: &mut Discovery,
     addresses: impl IntoIterator<Item = &'a IpAddr>,

@@ -23,8 +23,8 @@ pub struct ByGateway {
 }
 
 impl ByGateway {
-    /// Adds the gateway to `director`, used as `usage` says unless rules decide, and from then on
-    /// reports the state of the session of `client`.
+    /// Adds the gateway to `director`: `usage` decides which connections use it, unless rules do.
+    /// From then on reports the state of `client`'s session to `director`.
     pub fn start(client: Arc<Client>, director: SharedDirector, usage: GatewayUse) -> Self {
         director.set_gateway(usage);
         let task = tokio::spawn(follow(Arc::downgrade(&client), director));
@@ -36,7 +36,7 @@ impl ByGateway {
         BondDialer::new(Arc::clone(&self.client))
     }
 
-    /// Returns ports that carry datagrams over the gateway, or with `direct`.
+    /// Returns ports that carry datagrams over the gateway or over `direct`, as `director` decides.
     pub(crate) fn datagrams(
         &self,
         direct: DirectPorts<DatagramPlace>,

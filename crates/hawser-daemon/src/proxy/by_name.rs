@@ -103,8 +103,9 @@ impl ByName {
         self.peers.door().addresses().first().copied()
     }
 
-    /// Stops registering, admitting hosts and saving their messages: another process does that from
-    /// now on. Removes this process's bindings from the directory. Open sessions go on.
+    /// Stops registering, admitting hosts and saving the numbers of their descriptions: another
+    /// process does that from now on. Removes this process's bindings from the directory. Open
+    /// sessions go on.
     pub(crate) fn retire(&self) {
         self.writing.abort();
         self.peers.retire();
@@ -130,7 +131,7 @@ impl ByName {
         tokio::join!(ending, closing);
         self.writing.abort();
         if is_found_here && let Err(error) = self.book.write().await {
-            tracing::warn!(%error, "can't save the latest messages of other hosts for a restart");
+            tracing::warn!(%error, "can't save the numbers of known hosts' newest descriptions");
         }
     }
 }

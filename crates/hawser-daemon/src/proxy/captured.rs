@@ -46,7 +46,7 @@ pub(crate) struct Capturing<'a> {
     pub(crate) discovered: Option<DiscoveredServers>,
     /// Names that are checked against their vouchers.
     pub(crate) vouched: Option<VouchedServers>,
-    /// Whether a tunnel carries datagrams for the gateway.
+    /// The address families whose packets the machine's routes lead to a tunnel.
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
     /// Collects the names that programs ask for.
     pub(crate) names: KnownNames,
@@ -95,7 +95,7 @@ impl Capturing<'_> {
         places.answer_names(names);
         let rules = Arc::clone(&self.rules.borrow());
         if let Err(error) = places.fill(&rules).await {
-            tracing::warn!(%error, "not everything is captured yet");
+            tracing::warn!(%error, "can't capture all connections yet, trying again");
         }
         tracing::info!(%scope, "connections are captured");
         Ok(Captured {
@@ -110,7 +110,7 @@ impl Captured {
     /// their port, stay open until this is dropped.
     pub(crate) async fn release(&mut self) {
         self.places.abort();
-        // The kernel's programs are detached with the task.
+        // The end of the task detaches the programs in the kernel.
         let _ = (&mut self.places).await;
     }
 
@@ -152,7 +152,7 @@ pub async fn redirect<D: Dialer>(
 ) -> anyhow::Result<RedirectServer<D, Captives>> {
     let server = RedirectServer::bind(Arc::clone(dialer), Captives(capture.origins()))
         .await
-        .context("can't take connections on loopback")?;
+        .context("can't listen on loopback for captured connections")?;
     let v6 = |port| SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0);
     capture.set_settings(&Settings {
         unruled: usage.map_or(Unruled::Peers, Unruled::from),
@@ -172,7 +172,7 @@ impl Lookup for Captives {
 
     fn take(&self, peer: SocketAddr, _local: SocketAddr) -> Option<Redirected<()>> {
         let found = self.0.find(peer)?;
-        // Rules need more facts about the process than the kernel's program reports.
+        // Rules need more facts about the process than the program in the kernel reports.
         let process = Process::read(is_outermost().then_some(found.process), found.user);
         Some(Redirected {
             destination: found.remote,

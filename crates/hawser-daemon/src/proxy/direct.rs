@@ -91,7 +91,7 @@ impl Direct {
         DirectPorts::new(self.director.clone())
     }
 
-    /// Ends the tasks, and saves what is not saved yet.
+    /// Ends the tasks, and saves the counters and estimates that are not saved yet.
     pub async fn finish(self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.books.write().await;
@@ -153,7 +153,7 @@ async fn follow_routes(director: SharedDirector) {
     match DefaultRouteMonitor::start().await {
         Ok(mut monitor) => loop {
             monitor.changed().await;
-            // Read the current routes: the director may have got other ones meanwhile.
+            // Reads the current routes: the director may know other routes by now.
             note_routes(&director).await;
         },
         Err(error) => tracing::warn!(%error, "can't follow changes of the default routes"),
@@ -199,8 +199,8 @@ fn probe(
     Prober::new(director, &config.connection, budget).run()
 }
 
-/// Bytes that measurements may still move today, by the usage database; none if that can't be
-/// used.
+/// Bytes that measurements may still move today, by the usage database. Without a usage database,
+/// measurements are not allowed.
 struct Budget {
     ledger: Option<SharedLedger>,
     daily: ByteCount,
@@ -259,7 +259,8 @@ async fn obey(director: SharedDirector, mut rules: ConnectionRules) {
     }
 }
 
-/// Estimates that are kept from one run to the next; none if the usage database can't be used.
+/// Loads and saves the estimates that are kept from one run to the next; does nothing without a
+/// usage database.
 #[derive(Clone)]
 struct Memory {
     ledger: Option<SharedLedger>,
@@ -315,10 +316,11 @@ impl Memory {
             // The estimates of the same applications and links are saved with the next ones.
             Ok(Err(error)) => {
                 if !self.is_failing.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "can't save what was learned");
+                    tracing::warn!(%error,
+                        "can't save the rates of links and the needs of applications");
                 }
             }
-            Err(error) => tracing::warn!(%error, "the ledger's task has failed"),
+            Err(error) => tracing::warn!(%error, "task that writes the usage database failed"),
         }
     }
 }

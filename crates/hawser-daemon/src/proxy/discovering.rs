@@ -25,7 +25,7 @@ use crate::setup::Setup;
 pub struct Discovering {
     /// The servers.
     pub servers: DiscoveredServers,
-    /// `None` if the kernel's programs for it are not available.
+    /// Announces this host in handshakes; `None` without the programs in the kernel.
     pub(crate) announcing: Option<Arc<Announcing>>,
 }
 
@@ -37,9 +37,9 @@ pub struct Seeking<'a> {
     pub config: &'a UpConfig,
     /// The links, and what the user allows them for.
     pub links: (&'a Links, &'a Arc<LinkRuleStore>),
-    /// The control group of the programs whose handshakes ask servers.
+    /// The control group of the programs whose handshakes ask servers for Hawser.
     pub group: Result<PathBuf, CaptureError>,
-    /// Learns which servers were discovered.
+    /// Is told which servers were discovered.
     pub director: SharedDirector,
     /// Rules for connections.
     pub rules: ConnectionRules,
@@ -107,7 +107,7 @@ fn announce(
     }
 }
 
-/// Returns whether this host knows the address as one of the gateway or peer.
+/// Returns whether this host knows `at` as an address of the gateway or peer.
 fn is_of(gateway: &EnrolledGateway, at: IpAddr) -> bool {
     let named = gateway.addresses.iter().filter_map(HostPort::socket_addr);
     let mut known = named.chain(gateway.reached.iter().copied());

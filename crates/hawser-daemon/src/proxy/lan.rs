@@ -57,7 +57,8 @@ impl Lans {
     ) -> anyhow::Result<LanCapture> {
         let v4 = listen(false).with_context(|| self.flags())?;
         let v6 = listen(true);
-        let v6 = v6.inspect_err(|error| tracing::debug!(%error, "can't accept IPv6 of hosts"));
+        let v6 =
+            v6.inspect_err(|error| tracing::debug!(%error, "can't accept hosts' IPv6 connections"));
         let forwarded = Forwarded::new(own);
         let server = RedirectServer::with(v4, v6.ok(), Arc::clone(dialer), forwarded)?;
         let ports = LanPorts {

@@ -43,7 +43,7 @@ impl LiveRules {
     ///
     /// Fails if the files can't be read now.
     pub fn follow(files: RuleFiles) -> Result<Self, ConfigError> {
-        // Taken before reading, so that a change in the meantime is noticed next time.
+        // The stamp is taken before reading, so that a change meanwhile is noticed next time.
         let seen = files.stamp();
         let read = files.read()?;
         let said = Said::default();
@@ -86,8 +86,8 @@ impl LiveRules {
         })
     }
 
-    /// Removes the rule at this index, counted from 0, if it ends with the daemon; returns whether
-    /// it does. Fails if the rule's text is not `meant`.
+    /// Removes the rule at this index, counted from 0; returns `false` if no rule that ends with
+    /// the daemon has the index. Fails if the rule's text is not `meant`.
     pub(crate) fn remove(&self, place: usize, meant: &str) -> Result<bool, RulesChanged> {
         self.shared.change(|known| {
             let rules = &mut known.said.rules;
@@ -160,7 +160,7 @@ impl Shared {
     }
 
     fn read(&self) -> Result<(), ConfigError> {
-        // Locked so that readings are put in force in their order.
+        // Locked, so that the latest reading of the files is the one in force.
         let _turn = self.reading.lock();
         let stamp = self.files.stamp();
         let read = self.files.read();
@@ -169,7 +169,7 @@ impl Shared {
         let read = read?;
         if known.read != read {
             let own = read.all().count();
-            tracing::info!("the rules for connections have changed; {own} are yours");
+            tracing::info!(user_rules = own, "reloaded the rules for connections");
         }
         drop(known);
         self.change(|known| known.read = read);
@@ -189,7 +189,7 @@ async fn watch(shared: Weak<Shared>) {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Largest number of rules that the kernel's program evaluates.
+/// Limit of rules that end with the daemon: the program in the kernel evaluates no more rules.
 const MAX_SAID: usize = 64;
 
 #[cfg(test)]

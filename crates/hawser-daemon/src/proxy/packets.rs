@@ -26,7 +26,7 @@ use super::links::Links;
 /// Time since which a kill switch is on, if it is.
 pub(crate) type KillSwitchSince = watch::Receiver<Option<UnixTime>>;
 
-/// Carries packets until ended, whenever the gateway does.
+/// Carries packets until ended, while the gateway carries packets.
 pub(crate) struct CarriedPackets {
     task: JoinHandle<()>,
     begin: watch::Sender<bool>,

@@ -156,7 +156,7 @@ impl PeerClients {
     fn config(&self, peer: PublicKey, addresses: Vec<HostPort>) -> Option<ClientConfig> {
         let config = self.maker.config(peer, addresses, None, &self.rules);
         let mut config = config
-            .inspect_err(|error| tracing::warn!(%error, "can't connect to peers"))
+            .inspect_err(|error| tracing::warn!(%error, "can't prepare a session with a peer"))
             .ok()?;
         let chosen = *self.choice.borrow();
         config.session.scheduler = chosen.scheduler;

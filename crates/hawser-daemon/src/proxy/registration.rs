@@ -182,7 +182,7 @@ fn directory(text: &str) -> Result<SipUri, Usage> {
         .map_err(|fault: hawser_sip::SyntaxFault| wrong(&fault.to_string()))?;
     let uri = uri
         .as_sip()
-        .ok_or_else(|| wrong("the scheme is another one"))?;
+        .ok_or_else(|| wrong("the scheme is neither sip nor sips"))?;
     if uri.escaped_user().is_some() {
         return Err(wrong("it names a user"));
     }

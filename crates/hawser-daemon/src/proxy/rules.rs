@@ -37,11 +37,11 @@ pub struct LinkRuleStore {
     inner: Mutex<Inner>,
     /// Notified when the rules or signals may have changed.
     changed: watch::Sender<()>,
-    /// `None` if the ledger can't be used: then the accounts start anew in each run.
+    /// `None` if the usage database can't be used: then the accounts start anew in each run.
     ledger: Option<SharedLedger>,
 }
 
-/// The ledger of the state directory, shared by its writers in this process.
+/// The usage database of the state directory, shared by its writers in this process.
 pub(crate) type SharedLedger = Arc<Mutex<UsageDatabase>>;
 
 #[derive(Debug, Default)]
@@ -52,14 +52,14 @@ struct Inner {
     /// Bytes that connections over single links have moved, by the links' names.
     connections: ByteTotals<String>,
     signals: Signals,
-    /// True if the latest write to the ledger has failed.
+    /// True if the latest write to the usage database has failed.
     is_failing: bool,
-    /// Time of the latest write to the ledger.
+    /// Time of the latest write to the usage database.
     written: Option<tokio::time::Instant>,
 }
 
 impl LinkRuleStore {
-    /// Reads the configured rules, and opens the ledger of the state directory.
+    /// Reads the configured rules, and opens the usage database of the state directory.
     pub fn open(config: &Config, state: &StateDir) -> Arc<Self> {
         let mut inner = Inner::of(config);
         let ledger = open_ledger(state);
@@ -76,7 +76,7 @@ impl LinkRuleStore {
         })
     }
 
-    /// Returns the ledger with the accounts, if it can be used.
+    /// Returns the usage database, if it can be used.
     pub(crate) fn ledger(&self) -> Option<SharedLedger> {
         self.ledger.clone()
     }
@@ -99,7 +99,7 @@ impl LinkRuleStore {
     }
 
     /// Updates the accounts to the total traffic of links since the program's start, by their
-    /// names, and saves it, unless it is little.
+    /// names. Saves the accounts, unless the traffic since the last time is little.
     pub(crate) async fn enter(self: &Arc<Self>, moved: &BTreeMap<String, [ByteCount; 2]>) {
         {
             let mut inner = self.inner.lock();
@@ -231,7 +231,8 @@ impl LinkRuleStore {
         all
     }
 
-    /// Writes the counts to the ledger; counts below [`MUCH`], as of an idle session, only seldom.
+    /// Writes the counts to the usage database; counts below [`MUCH`], as of an idle session, only
+    /// seldom.
     async fn write_unless_little(self: &Arc<Self>) {
         let is_due = {
             let inner = self.inner.lock();
@@ -243,14 +244,14 @@ impl LinkRuleStore {
         }
     }
 
-    /// Writes the counts to the ledger.
+    /// Writes the counts to the usage database.
     pub(crate) async fn write(self: &Arc<Self>) {
         self.inner.lock().written = Some(tokio::time::Instant::now());
         let this = Arc::clone(self);
         // Waits for the disk.
         let written = tokio::task::spawn_blocking(move || this.write_now()).await;
         if let Err(error) = written {
-            tracing::warn!(%error, "the ledger's task has failed");
+            tracing::warn!(%error, "task that writes the usage database failed");
         }
     }
 
@@ -429,11 +430,12 @@ fn open_ledger(state: &StateDir) -> Option<UsageDatabase> {
         Some(Trouble::SetAside(aside)) => {
             let aside = aside.display();
             tracing::warn!(
-                "the ledger was damaged: it is now {aside}, and counting starts at zero"
+                "set aside a damaged usage database as {aside}, counting usage from zero"
             );
         }
         Some(Trouble::InMemory(error)) => {
-            tracing::warn!(%error, "counting usage in memory until the ledger can be written");
+            tracing::warn!(%error,
+                "counting usage in memory until the usage database can be written");
         }
         None => {}
     }
@@ -452,13 +454,13 @@ pub(crate) fn today() -> Date {
     Date::after_1970(UnixTime::now().as_secs() / 86_400)
 }
 
-/// The ledger's file in the state directory.
+/// The usage database's file in the state directory.
 const LEDGER: &str = StateFile::Usage.name();
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 const COUNT_IDLE_EVERY: Duration = Duration::from_secs(2);
 /// Traffic of an idle session between two counts is below this.
 pub(crate) const QUIET: ByteCount = ByteCount::from_kib(4);
-/// Number of counts between two writes to the ledger.
+/// Number of counts between two writes to the usage database.
 const WRITE_EVERY: u64 = 6;
 const LITTLE_EVERY: Duration = Duration::from_secs(60);
 const MUCH: ByteCount = ByteCount::from_kib(64);

@@ -25,7 +25,7 @@ pub fn set(config: &Path, section: &str, key: &str, value: impl Into<Value>) -> 
     })
 }
 
-/// Writes a link's change, and nothing else.
+/// Writes the changed keys of a link, and leaves its other keys as they are.
 pub fn set_link(config: &Path, said: &CheckedChange) -> anyhow::Result<()> {
     change(config, Content::Config, |document| {
         let Some(place) = place_of(document, &said.name, config)? else {

@@ -130,7 +130,7 @@ fn refused_invite(expires: UnixTime) -> String {
     format!("{why}. `hawser invite` at the gateway makes a new one")
 }
 
-/// Returns whether a gateway is enrolled, so that none need be named.
+/// Returns whether this host has enrolled with a gateway, so that the user need not name one.
 pub fn is_enrolled(state: &StateDir) -> anyhow::Result<bool> {
     state.prepare()?;
     Ok(ClientStore::open(state)?.default_gateway().is_some())
@@ -144,7 +144,8 @@ pub(crate) struct ClientMaker {
 }
 
 impl ClientMaker {
-    /// Creates clients with the key of `state`, over `links`, or over all links if there are none.
+    /// Prepares clients with the key of `state`, over `links`, or over all links if `links` is
+    /// empty.
     pub(crate) fn new(setup: &Setup, state: &StateDir, links: &[String]) -> Self {
         Self {
             state: state.clone(),
@@ -196,12 +197,12 @@ async fn keep_reached(
     while reached.changed().await.is_ok() {
         let latest = reached.borrow_and_update().clone();
         if let Err(error) = store.note_reached(&gateway, &latest) {
-            tracing::warn!(%error, "can't save where the gateway was reached");
+            tracing::warn!(%error, "can't save the addresses at which the gateway was reached");
         }
     }
 }
 
-/// Returns the reference to the invite in `source`, in the form for reading it.
+/// Returns the reference to the invite in `source`, as `read_reference` takes it.
 pub fn reference(source: &GatewaySource) -> String {
     match source {
         GatewaySource::Url(url) => url.clone(),

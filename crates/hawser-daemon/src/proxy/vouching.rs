@@ -38,7 +38,9 @@ pub fn start(
     let clients = PeerClients::new(setup, &up.links, links, choice);
     setup.state.prepare()?;
     if director.is_all_by_gateway() {
-        tracing::warn!("everything goes through the gateway: names are not held to their vouchers");
+        tracing::warn!(
+            "not checking names against their vouchers: everything goes through the gateway"
+        );
     }
     if !up.capture.is_empty() {
         tell_of_captured();
@@ -66,8 +68,8 @@ pub fn start(
 /// Logs which connections of captured programs are not checked against vouchers.
 pub fn tell_of_captured() {
     tracing::info!(
-        "captured programs are held to vouchers at the addresses that the machine's name servers \
-         tell them, and not at one from elsewhere (DNS over HTTPS, /etc/hosts, a literal address)"
+        "checking captured programs against vouchers only at addresses that the machine's name \
+         servers have given them, not at others (DNS over HTTPS, /etc/hosts, a literal address)"
     );
 }
 

@@ -121,9 +121,7 @@ impl Standing {
 
 /// Error for a rule that is no longer at the position that the user named.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the rules have changed meanwhile, and that one stands elsewhere or is gone; nothing was changed"
-)]
+#[error("the rules have changed meanwhile, and the rule has moved or is gone; nothing was changed")]
 pub struct RulesChanged;
 
 /// Returns whether the rule is the one with this [`text`].
@@ -155,7 +153,7 @@ fn keep_ahead(document: &mut DocumentMut) {
     document.set_trailing("");
 }
 
-/// Inserts `table` at index `place`. Keeps the order of the rest of the file.
+/// Inserts the rule `table` at index `place`. Keeps the order of the rest of the file.
 fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
     let mut behind = Vec::new();
     while rules.len() > place {
@@ -223,7 +221,7 @@ pub fn remove(
 /// Error for rules that are valid, but written in a form that this program can't change.
 fn no_tables(path: &Path) -> Usage {
     Usage(format!(
-        "{}: `rule` is not made of [[rule]]",
+        "{}: the rules are not written as [[rule]] sections, so change them there yourself",
         path.display()
     ))
 }

@@ -39,7 +39,7 @@ impl Predecessor {
     /// input.
     pub(crate) async fn meet() -> anyhow::Result<Self> {
         let end = io::stdin().as_fd().try_clone_to_owned()?;
-        let pipe = Pipe::new(end).map_err(|_| anyhow!("only hawser itself takes over"))?;
+        let pipe = Pipe::new(end).map_err(|_| anyhow!("only hawser itself uses this flag"))?;
         // Standard input must end with the pipe, and no other code may read from it.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let (mut lock, mut door) = (None, None);
@@ -100,7 +100,7 @@ impl Predecessor {
         let said = timeout(PATIENCE, said)
             .await
             .map(|it| it.is_ok_and(|it| it.has_yielded));
-        if said.context("the old process does not yield")? {
+        if said.context("the old process does not give up its resources")? {
             Ok(())
         } else {
             bail!("the old process has ended")

@@ -61,7 +61,7 @@ pub(crate) enum Passed {
 }
 
 impl Takeover {
-    /// Starts a new process, and waits until it needs only the resources that one process can have.
+    /// Starts a new process, and waits until it lacks only the resources that this process has.
     /// On failure, answers the request with the error and returns `None`.
     pub(crate) async fn begin(
         wanted: Wanted,
@@ -313,7 +313,7 @@ impl Successor {
         match status {
             Ok(status) if status.success() => Ok(()),
             status => Err(anyhow!(
-                "the process that has taken over: {}",
+                "the process that has taken over has failed: {}",
                 shown(status.ok())
             )),
         }

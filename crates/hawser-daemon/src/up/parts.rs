@@ -26,7 +26,7 @@ use crate::proxy::session::{Choice, END_PATIENCE};
 use crate::proxy::vouching;
 use crate::setup::Setup;
 
-/// What the parts are made from.
+/// Settings and objects from which the parts are made.
 pub(super) struct Plan<'a> {
     pub(super) setup: &'a Setup,
     pub(super) links: &'a Links,
@@ -55,7 +55,7 @@ pub(super) struct Parts {
     by_gateway: Option<ByGateway>,
     /// Sessions with servers that were discovered; `None` if not configured.
     pub(super) discovering: Option<Discovering>,
-    /// Sessions with names that are checked against their vouchers; `None` if not configured.
+    /// Sessions with servers whose names are checked against vouchers; `None` if not configured.
     pub(super) vouched: Option<VouchedServers>,
 }
 
@@ -147,7 +147,7 @@ impl Parts {
         })
     }
 
-    /// Ends the parts: all sessions at once, and then what counts their traffic.
+    /// Ends the parts: all sessions at once, and then the parts that count their traffic.
     pub(super) async fn end(self) {
         let vouched = OptionFuture::from(self.vouched.as_ref().map(|it| it.close(END_PATIENCE)));
         let discovering = self.discovering.as_ref();

@@ -33,7 +33,7 @@ pub(super) async fn open(
     })
 }
 
-/// What begins and ends with the proxy port.
+/// The parts that begin and end with the proxy port.
 pub(super) struct Port<'a> {
     pub(super) daemon: &'a Daemon,
     /// Greeting for a user who has started the command at a terminal.

@@ -50,7 +50,7 @@ async fn take_passed(successor: &Successor, joins: Option<&JoinPort>, door: Opti
             _ => Ok(()),
         };
         if let Err(error) = taken {
-            tracing::debug!(%error, "can't use a connection from the new process");
+            tracing::debug!(%error, "can't accept a connection from the new process");
         }
     }
 }

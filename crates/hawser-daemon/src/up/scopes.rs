@@ -27,8 +27,8 @@ impl Scopes {
                 programs => {
                     if let Some(other) = scopes.programs.replace(programs.clone()) {
                         let problem = format!(
-                            "--capture {other} and --capture {programs}: programs are captured by \
-                             one of them"
+                            "--capture {other} and --capture {programs}: only one of them can \
+                             capture programs"
                         );
                         return Err(Usage(problem).into());
                     }
@@ -39,8 +39,8 @@ impl Scopes {
     }
 }
 
-/// Finds the networks behind this machine. A kill switch opens their interfaces, so it is updated
-/// to block an interface that must not be one.
+/// Finds the networks behind this machine. If an interface is refused, makes an active kill switch
+/// block it: the kill switch opens interfaces with hosts behind them.
 pub(super) async fn find_lans(
     interfaces: Vec<String>,
     config: &UpConfig,

@@ -1,4 +1,4 @@
-//! Connects the parts with the port, and with what is shown of them.
+//! Connects the parts with the port, and with the state that the daemon shows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,13 +106,14 @@ impl Serving<'_> {
         self.daemon.take_over().await
     }
 
-    /// Returns what finds out which programs connect to the proxy port, if that is possible.
+    /// Returns the part that finds out which programs connect to the proxy port, if possible.
     fn who(&self, parts: &Parts) -> Option<Who> {
         let who = Who::start(self.proxy.max_connections).inspect_err(|error| {
-            tracing::warn!(%error, "can't find out which programs connect");
+            tracing::warn!(%error, "can't find out which programs connect to the proxy port");
         });
         let (director, rules) = (parts.director(), self.plan.rules.clone());
-        // If everything uses the gateway, connections wait for their program only if rules need it.
+        // If everything uses the gateway, connections need not wait until their program is known,
+        // unless rules need it.
         let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.plan.rules.clone();
         let binds = move || rules.borrow().binds_askers();

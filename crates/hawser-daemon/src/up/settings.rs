@@ -1,4 +1,4 @@
-//! What the configuration asks for, checked before anything is opened.
+//! Checks the settings of `hawser up` before anything is opened.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::proxy::session::{Target, is_enrolled};
 use crate::setup::{Setup, Usage};
 use crate::takeover::Predecessor;
 
-/// What `hawser up` is told for one start, beside the configuration.
+/// Options of `hawser up` that apply to one start and are not in the configuration.
 #[derive(Debug)]
 pub struct UpOptions {
     /// Connect directly, even if a gateway is enrolled.
@@ -83,10 +83,10 @@ pub(super) async fn kill_switch(
         return Ok(found);
     }
     if !config.capture.contains(&CaptureScope::System) {
-        return wrong(" needs --capture system: what is not captured would not leave at all");
+        return wrong(" needs --capture system: all traffic that is not captured would be blocked");
     }
     if options.direct || (config.gateway.is_none() && !is_enrolled(&setup.state)?) {
-        return wrong(" needs a gateway, which carries what else must not leave");
+        return wrong(" needs a gateway, to carry packets other than captured TCP");
     }
     let turned_on = KillSwitch::turn_on(openings(config)).await;
     let kill_switch = turned_on.context("--kill-switch")?;
@@ -107,8 +107,8 @@ pub(super) fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
     if config.lacks_password() {
         let listen = config.listen;
         let problem = format!(
-            "other machines can reach {listen}: name a --password-file that clients have to know \
-             the content of, or allow all of them with --no-password"
+            "other machines can reach {listen}: name a --password-file with the user name and \
+             password that clients must give, or allow all machines with --no-password"
         );
         return Err(Usage(problem).into());
     }

@@ -52,9 +52,9 @@ pub(super) struct ClientSubject {
     pub(super) held: Option<HeldPeers>,
     /// Sessions with servers that were discovered.
     pub(super) discovered: Option<DiscoveredServers>,
-    /// Sessions with names that are checked against their vouchers.
+    /// Sessions with servers whose names are checked against vouchers.
     pub(super) vouched: Option<VouchedServers>,
-    /// Discoveries from handshakes.
+    /// Announces this host in handshakes.
     pub(super) announcing: Option<Arc<Announcing>>,
     /// Sessions with hosts that are known by name.
     pub(super) named: Option<Arc<NamedPeers>>,

@@ -257,7 +257,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_datagram_goes_to_a_name_that_has_become_known() {
         let (_folder, store) = book();
-        let ports = ReservedNames::new(Arc::clone(&store)).guard_ports(Arc::new(Counting::default()));
+        let ports =
+            ReservedNames::new(Arc::clone(&store)).guard_ports(Arc::new(Counting::default()));
         let mut port = ports.open(Origin::default()).unwrap();
         let bob = destination("bob.example.org");
         assert!(port.send(&bob, b"x"));

@@ -33,8 +33,8 @@ pub(super) struct Connecting {
     /// The links' devices in NetworkManager, as of its latest answer.
     devices: BTreeMap<String, network_manager::Device>,
     asked_at: Option<Instant>,
-    /// Attempts that NetworkManager has not answered in time, by link. A connection that such an
-    /// attempt still makes is this program's.
+    /// Attempts that NetworkManager has not answered in time, by link. If an attempt succeeds
+    /// later, its connection counts as made by this program.
     late: BTreeMap<String, Attempt>,
     shown: ShownStandby,
 }
@@ -255,7 +255,7 @@ impl Connecting {
                 let now = clock::now();
                 self.standby.handle_connected(now, link, Ok(connection));
             }
-            Ok(Err(error)) => tracing::debug!(link, %error, "late attempt at standby link failed"),
+            Ok(Err(error)) => tracing::debug!(link, %error, "connecting standby link failed late"),
             Err(error) => tracing::debug!(link, %error, "task that connects standby link failed"),
         }
     }

@@ -31,7 +31,7 @@ impl<Link: Ord> ByteTotals<Link> {
 }
 
 impl Accounts {
-    /// Loads the ledger's accounts, and adds the traffic that is not in the ledger yet.
+    /// Loads the usage database's accounts, and adds the traffic that is not in the database yet.
     pub(super) fn load(&mut self, ledger: BTreeMap<String, Usage>, today: Date) {
         self.usage = ledger;
         for (link, pending) in &self.pending {
@@ -71,8 +71,8 @@ impl Accounts {
         each.fold(ByteCount::ZERO, |sum, bytes| sum + bytes)
     }
 
-    /// Takes the part that is not in the usage database yet; return it with `give_back` if writing
-    /// fails.
+    /// Takes the traffic that is not in the usage database yet. If writing fails, return the
+    /// traffic with `give_back`.
     pub(super) fn take_pending(&mut self) -> BTreeMap<String, Usage> {
         std::mem::take(&mut self.pending)
     }
@@ -84,7 +84,8 @@ impl Accounts {
     }
 }
 
-/// Adds to a link's month, or begins a later one; a month that a wrong clock began is replaced.
+/// Adds traffic to a link's month, or begins the next month; replaces a month that a wrong clock
+/// has begun in the future.
 fn add(all: &mut BTreeMap<String, Usage>, link: &str, more: &Usage, today: Date) {
     let latest = today.latest_beginning();
     if more.since > latest {

@@ -279,7 +279,7 @@ async fn what_makes_no_sense_is_refused_in_a_line_that_says_what_is_allowed() {
         (
             lte(LinkChange::default()),
             Invalid,
-            "nothing in it to change",
+            "contains nothing to change",
         ),
         (
             lte(weight),
@@ -461,7 +461,7 @@ async fn where_it_cannot_be_begun_nothing_changes() {
     for asked in [scheduler(Scheduled::Sessions, "ecf", true), lte(save)] {
         let refused = stage.ask(&asked).unwrap_err().to_string();
         assert!(
-            refused.starts_with("it can't be saved: cannot "),
+            refused.starts_with("the change can't be saved: cannot "),
             "{refused}"
         );
     }
