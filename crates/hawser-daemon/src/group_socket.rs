@@ -21,7 +21,7 @@ pub fn path() -> PathBuf {
 
 /// Opens the socket; returns `None` for a daemon of a normal user, or if the group does not exist.
 pub(super) fn listen(state: &StateDir) -> anyhow::Result<Option<(UnixListener, SocketFile)>> {
-    let Some(place) = Place::find(state) else {
+    let Some(place) = SocketFolder::find(state) else {
         return Ok(None);
     };
     place.prepare()?;
@@ -29,7 +29,7 @@ pub(super) fn listen(state: &StateDir) -> anyhow::Result<Option<(UnixListener, S
 }
 
 /// The directory of the socket.
-struct Place {
+struct SocketFolder {
     folder: PathBuf,
     /// Number of the group that gets access; `None` for the process's own group.
     group: Option<u32>,
@@ -37,7 +37,7 @@ struct Place {
     is_made: bool,
 }
 
-impl Place {
+impl SocketFolder {
     fn find(state: &StateDir) -> Option<Self> {
         // systemd.exec(5): colons separate several directories.
         if let Some(folders) = env::var_os("RUNTIME_DIRECTORY") {
@@ -124,7 +124,7 @@ mod tests {
     #[tokio::test]
     async fn its_socket_is_open_to_the_group_and_to_no_others() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place {
+        let place = SocketFolder {
             folder: folder.path().join("run"),
             group: None,
             is_made: false,

@@ -46,7 +46,7 @@ pub struct ConnectionDialer<
 > {
     links: OverLinks<V, R>,
     neighbourhood: Neighbourhood<V>,
-    gateway: Option<P::Way>,
+    gateway: Option<P::Session>,
     peers: Option<Peers<P>>,
     named: Option<Arc<dyn DialByName<StreamOf<P>>>>,
     vouched: Option<Arc<dyn DialVouched<StreamOf<P>>>>,
@@ -59,14 +59,14 @@ enum FarEnd<'a, P: Sessions> {
     Named(BoxFuture<'a, Result<StreamOf<P>, DialError>>),
     Vouched(VouchedWay<'a, StreamOf<P>>),
     Held(&'a Peers<P>, (IpAddr, PublicKey)),
-    Peer(&'a Peers<P>, (IpAddr, P::Way)),
+    Peer(&'a Peers<P>, (IpAddr, P::Session)),
     Server(
         &'a dyn DialDiscovered<StreamOf<P>>,
         Discovered<'a, StreamOf<P>>,
     ),
 }
 
-type StreamOf<P> = <<P as Sessions>::Way as Dialer>::Stream;
+type StreamOf<P> = <<P as Sessions>::Session as Dialer>::Stream;
 
 /// A connection that a [`ConnectionDialer`] opens: over one link, or over a session.
 pub type Opened<V, P> = EitherStream<Counted<<V as Via>::Stream>, Counted<StreamOf<P>>>;
@@ -327,7 +327,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     /// answer wins.
     async fn dial_over_gateway(
         &self,
-        gateway: &P::Way,
+        gateway: &P::Session,
         (destination, origin): (&Destination, &Origin),
         decision: &GatewayDecision,
     ) -> Result<Opened<V, P>, DialError> {
@@ -358,7 +358,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
 
     async fn dial_gateway(
         &self,
-        gateway: &P::Way,
+        gateway: &P::Session,
         (destination, origin): (&Destination, &Origin),
         decision: &GatewayDecision,
     ) -> Result<Counted<StreamOf<P>>, DialError> {

@@ -19,7 +19,7 @@ pub use crate::address::Refusal;
 pub use crate::incoming::IncomingStream;
 pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
-pub(crate) use client::{Clients, Place};
+pub(crate) use client::{Clients, StreamSlot};
 pub use client_streams::{ClientStreams, Reasons};
 pub use config::{DatagramOptions, GatewayConfig};
 pub use fronted::{Fronted, Leads, Shown};

@@ -5,7 +5,7 @@ use hawser_types::Instant;
 /// Stage of a session, and the times at which it looks after itself.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    stage: Stage,
+    stage: LifecycleStage,
     /// Time since when the session has had no channel.
     lonely_since: Option<Instant>,
     /// Time the session outlives its last channel by.
@@ -17,7 +17,7 @@ pub(crate) struct Lifecycle {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum LifecycleStage {
     Open,
     /// No new streams; the close command follows when everything is acknowledged.
     Closing {
@@ -31,7 +31,7 @@ impl Lifecycle {
     /// An open session that has no channel yet.
     pub(crate) fn new(now: Instant, survive: Duration) -> Self {
         Self {
-            stage: Stage::Open,
+            stage: LifecycleStage::Open,
             lonely_since: Some(now),
             survive,
             look_at: None,
@@ -41,18 +41,18 @@ impl Lifecycle {
 
     /// True until the session is closed by either side.
     pub(crate) fn is_open(&self) -> bool {
-        self.stage == Stage::Open
+        self.stage == LifecycleStage::Open
     }
 
     /// True if the session is over.
     pub(crate) fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
+        self.stage == LifecycleStage::Closed
     }
 
     /// Returns the code of an orderly end that waits for the peer, and whether the peer was told.
     pub(crate) fn closing(&self) -> Option<(u32, bool)> {
         match self.stage {
-            Stage::Closing { code, told } => Some((code, told)),
+            LifecycleStage::Closing { code, told } => Some((code, told)),
             _ => None,
         }
     }
@@ -61,14 +61,14 @@ impl Lifecycle {
     pub(crate) fn begin_to_close(&mut self, code: u32) -> bool {
         let was_open = self.is_open();
         if was_open {
-            self.stage = Stage::Closing { code, told: false };
+            self.stage = LifecycleStage::Closing { code, told: false };
         }
         was_open
     }
 
     /// Notes that the peer is told of the orderly end.
     pub(crate) fn on_told(&mut self) {
-        if let Stage::Closing { told, .. } = &mut self.stage {
+        if let LifecycleStage::Closing { told, .. } = &mut self.stage {
             *told = true;
         }
     }
@@ -90,7 +90,7 @@ impl Lifecycle {
     pub(crate) fn end(&mut self) -> bool {
         let ends = !self.is_closed();
         if ends {
-            self.stage = Stage::Closed;
+            self.stage = LifecycleStage::Closed;
             self.look_at = None;
         }
         ends

@@ -13,7 +13,7 @@ pub use announcer::{Announcer, AnnouncerConfig, OwnAddress};
 pub use calls::{CallEvent, CallProblem, Claim, Doubt, Keys, Verdict};
 pub use condition::preferences;
 pub use host_agent::HostAgent;
-pub use places::{Place, candidates};
+pub use places::{CandidateLink, candidates};
 pub use registration::{
     CareOf, Registration, RegistrationConfig, RegistrationEvent, RegistrationFault,
 };

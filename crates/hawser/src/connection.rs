@@ -26,11 +26,11 @@ use crate::stats::ConnectionStats;
 /// that.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionState {
     session: SessionHandle,
     peer: PublicKey,
     /// Keeps the session on the links; the listening side needs none.
@@ -66,7 +66,7 @@ impl Connection {
 
     fn new(session: SessionHandle, peer: PublicKey, keeper: Option<Keeper>) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ConnectionState {
                 session,
                 peer,
                 keeper,
@@ -165,7 +165,7 @@ impl Connection {
     }
 }
 
-impl Drop for Shared {
+impl Drop for ConnectionState {
     fn drop(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;

@@ -25,7 +25,7 @@ use super::{Learnt, Outcome};
 /// that it can bond.
 #[derive(Debug, Default)]
 pub struct Middleboxes {
-    faults: BTreeMap<Place, Fault>,
+    faults: BTreeMap<NetworkPlace, Fault>,
     links: BTreeMap<Option<LinkIndex>, Passage>,
     /// Destinations that can bond, with the time of their last answer.
     bonding: BTreeMap<SocketAddr, Instant>,
@@ -51,7 +51,7 @@ struct Passage {
     in_a_row: BTreeSet<IpNet>,
 }
 
-type Place = (Option<LinkIndex>, Option<IpAddr>);
+type NetworkPlace = (Option<LinkIndex>, Option<IpAddr>);
 
 #[derive(Clone, Copy, Debug)]
 struct Fault {
@@ -71,7 +71,7 @@ impl Middleboxes {
         links: impl IntoIterator<Item = LinkIndex>,
         to: IpAddr,
     ) -> bool {
-        let fault = |place: Place| self.faults.get(&place).filter(|it| now < it.until);
+        let fault = |place: NetworkPlace| self.faults.get(&place).filter(|it| now < it.until);
         let mut links = links.into_iter().map(Some).peekable();
         links.peek().is_some()
             && links.all(|link| {
@@ -83,7 +83,7 @@ impl Middleboxes {
     /// Returns the places where the option is avoided at this time, each with the remaining time.
     pub fn avoided(&self, now: Instant) -> Vec<Avoidance> {
         let lasting = self.faults.iter().filter(|(_, fault)| now < fault.until);
-        let avoidance = |(&(link, to), fault): (&Place, &Fault)| Avoidance {
+        let avoidance = |(&(link, to), fault): (&NetworkPlace, &Fault)| Avoidance {
             link,
             to,
             span: fault.until.since(now),
@@ -119,7 +119,7 @@ impl Middleboxes {
     }
 
     /// Records that the option has come through: neither the destination nor the link is at fault.
-    fn let_through(&mut self, now: Instant, place: Place) -> Vec<Avoidance> {
+    fn let_through(&mut self, now: Instant, place: NetworkPlace) -> Vec<Avoidance> {
         let (link, to) = place;
         let mut over = vec![place];
         if !to.is_some_and(is_private) {
@@ -138,7 +138,12 @@ impl Middleboxes {
         over.map(avoidance).collect()
     }
 
-    fn on_answered_without(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
+    fn on_answered_without(
+        &mut self,
+        now: Instant,
+        place: NetworkPlace,
+        to: IpAddr,
+    ) -> Vec<Avoidance> {
         let mut found = self.on_fault(now, place, false);
         let passage = self.passage(place.0);
         if is_private(to) || passage.has_passed(now) {
@@ -163,7 +168,7 @@ impl Middleboxes {
         self.links.entry(link).or_default()
     }
 
-    fn on_fault(&mut self, now: Instant, place: Place, is_certain: bool) -> Vec<Avoidance> {
+    fn on_fault(&mut self, now: Instant, place: NetworkPlace, is_certain: bool) -> Vec<Avoidance> {
         let before = self.faults.get(&place);
         let span = before.map_or(FIRST_SPAN, |fault| fault.span * 2);
         let span = span.min(MAX_SPAN);

@@ -30,7 +30,7 @@ pub struct AssociationTunnel {
     sender: Sender,
     receiver: Receiver,
     paths: TunnelPaths,
-    stage: Stage,
+    stage: TransmitStage,
     /// Time when the receiver last got the state of the paths.
     told_at: Instant,
     /// Messages of the peer that could not be parsed.
@@ -50,7 +50,7 @@ pub struct TunnelStats {
 
 /// Next stage of [`AssociationTunnel::poll_transmit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum TransmitStage {
     /// Place as many packets as other data has received room.
     Fill,
     /// Send what may leave; `any`: something was sent.
@@ -68,7 +68,7 @@ impl AssociationTunnel {
             sender: Sender::new(sender),
             receiver: Receiver::new(receiver),
             paths: TunnelPaths::default(),
-            stage: Stage::Fill,
+            stage: TransmitStage::Fill,
             told_at: Instant::ZERO,
             unreadable: 0,
         }
@@ -109,32 +109,32 @@ impl AssociationTunnel {
     ) -> Option<Transmit> {
         loop {
             match self.stage {
-                Stage::Fill => {
+                TransmitStage::Fill => {
                     self.place(now, association, Turn::Own);
-                    self.stage = Stage::Drain { any: false };
+                    self.stage = TransmitStage::Drain { any: false };
                 }
-                Stage::Drain { any } => {
+                TransmitStage::Drain { any } => {
                     let transmit = association.poll_transmit(now);
                     self.stage = match (transmit.is_some(), any) {
-                        (true, _) => Stage::Drain { any: true },
-                        (false, true) => Stage::Fill,
-                        (false, false) => Stage::Rest,
+                        (true, _) => TransmitStage::Drain { any: true },
+                        (false, true) => TransmitStage::Fill,
+                        (false, false) => TransmitStage::Rest,
                     };
                     if transmit.is_some() {
                         return transmit;
                     }
                 }
-                Stage::Rest => {
+                TransmitStage::Rest => {
                     self.stage = if self.place(now, association, Turn::Any) {
-                        Stage::Drain { any: false }
+                        TransmitStage::Drain { any: false }
                     } else {
-                        Stage::Last
+                        TransmitStage::Last
                     };
                 }
-                Stage::Last => {
+                TransmitStage::Last => {
                     let transmit = association.poll_transmit(now);
                     if transmit.is_none() {
-                        self.stage = Stage::Fill;
+                        self.stage = TransmitStage::Fill;
                     }
                     return transmit;
                 }

@@ -27,12 +27,12 @@ use tokio::task::AbortHandle;
 /// until dropped. Hawser's own connections announce nothing, except those that ask for a bond at
 /// the port of a service.
 pub(crate) struct Announcing {
-    shared: Arc<Shared>,
+    shared: Arc<AnnouncingState>,
     following: AbortHandle,
     _looking: LookingAtSockets,
 }
 
-struct Shared {
+struct AnnouncingState {
     discovery: Mutex<Discovery>,
     middleboxes: Mutex<Middleboxes>,
     director: SharedDirector,
@@ -49,7 +49,7 @@ impl Announcing {
     ) -> Result<(Self, Handshakes), CaptureError> {
         let mut discovery = Discovery::start(group)?;
         let learnt = discovery.discoveries()?.ok_or(CaptureError::EventsTaken)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AnnouncingState {
             discovery: Mutex::new(discovery),
             middleboxes: Mutex::default(),
             director,
@@ -134,7 +134,7 @@ impl Drop for Announcing {
     }
 }
 
-impl Shared {
+impl AnnouncingState {
     /// Returns whether a middlebox on the path prevents announcements in handshakes with an
     /// address. Returns `false` if the kernel's events can't be read: middleboxes are unknown then,
     /// and are no reason to probe a server.
@@ -220,7 +220,7 @@ impl Shared {
 }
 
 /// Handles the results of handshakes, and follows the links.
-async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender<Heard>) {
+async fn follow(shared: Arc<AnnouncingState>, mut learnt: Discoveries, told: mpsc::Sender<Heard>) {
     let mut networks = BTreeMap::new();
     let mut looks = Ticks::every(LOOK_EVERY);
     loop {

@@ -18,11 +18,11 @@ use crate::rule_files::{RuleFiles, Said, Stamp, UserRules};
 /// The rules in force. The files are followed until the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct LiveRules {
-    shared: Arc<Shared>,
+    shared: Arc<RulesState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RulesState {
     files: RuleFiles,
     /// Allows one reading of the files at a time.
     reading: Mutex<()>,
@@ -47,7 +47,7 @@ impl LiveRules {
         let seen = files.stamp();
         let read = files.read()?;
         let said = Said::default();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RulesState {
             set: watch::Sender::new(Arc::new(read.set(&said))),
             reading: Mutex::default(),
             known: Mutex::new(Known { read, said, seen }),
@@ -136,7 +136,7 @@ impl LiveRules {
     }
 }
 
-impl Shared {
+impl RulesState {
     /// Changes the known rules, and puts the result in force.
     fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
         let mut known = self.known.lock();
@@ -177,7 +177,7 @@ impl Shared {
     }
 }
 
-async fn watch(shared: Weak<Shared>) {
+async fn watch(shared: Weak<RulesState>) {
     let mut ticks = Ticks::every(LOOK_EVERY);
     loop {
         ticks.tick().await;

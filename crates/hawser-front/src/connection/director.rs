@@ -25,11 +25,11 @@ use super::counters::Counters;
 /// [`SharedDirector::with`].
 #[derive(Clone, Debug)]
 pub struct SharedDirector {
-    shared: Arc<Shared>,
+    shared: Arc<DirectorState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DirectorState {
     state: Mutex<State>,
     /// Counts changes after which a connection in progress may have to go another way. The kernel's
     /// programs learn of each change at once.
@@ -61,7 +61,7 @@ impl SharedDirector {
             director: Director::new(policy, wanted),
             counters: BTreeMap::new(),
         };
-        let shared = Shared {
+        let shared = DirectorState {
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
             has_session: AtomicBool::new(false),

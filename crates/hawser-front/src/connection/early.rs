@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 ///
 /// The data leaves only once no other way will be tried: a destination must not receive it twice.
 #[derive(Clone, Debug, Default)]
-pub struct EarlyData(Arc<Shared>);
+pub struct EarlyData(Arc<EarlyState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct EarlyState {
     state: Mutex<State>,
     changed: Notify,
 }

@@ -105,7 +105,7 @@ impl Resolve for Named {
 
 /// No destination has a peer.
 impl Sessions for Fake {
-    type Way = Self;
+    type Session = Self;
 
     fn way(&self, _: PublicKey, _: IpAddr) -> Option<Self> {
         None

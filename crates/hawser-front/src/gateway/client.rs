@@ -127,7 +127,7 @@ impl Clients {
         self: &Arc<Self>,
         id: ClientId,
         now: Instant,
-    ) -> Result<Place, LimitReason> {
+    ) -> Result<StreamSlot, LimitReason> {
         self.admit_from(id, None, now)
     }
 
@@ -137,7 +137,7 @@ impl Clients {
         id: ClientId,
         network: Option<IpAddr>,
         now: Instant,
-    ) -> Result<Place, LimitReason> {
+    ) -> Result<StreamSlot, LimitReason> {
         let mut known = self.known.lock();
         // The last quarter of all streams is reserved for clients that have less than a quarter.
         let all = self.limits.all_streams;
@@ -164,7 +164,7 @@ impl Clients {
         if let Some(network) = network {
             *known.networks.entry(network).or_default() += 1;
         }
-        Ok(Place {
+        Ok(StreamSlot {
             clients: Arc::clone(self),
             id,
             network,
@@ -176,13 +176,13 @@ impl Clients {
 /// memory. Both are always needed.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    place: Place,
+    place: StreamSlot,
     charge: Charge,
 }
 
 /// The place of one stream among its client's.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StreamSlot {
     clients: Arc<Clients>,
     id: ClientId,
     network: Option<IpAddr>,
@@ -190,7 +190,7 @@ pub(crate) struct Place {
 
 impl Permit {
     /// Charges a stream to its client's account.
-    pub(crate) fn new(place: Place, account: &Budget) -> Result<Self, LimitReason> {
+    pub(crate) fn new(place: StreamSlot, account: &Budget) -> Result<Self, LimitReason> {
         let charge = account.charge(STREAM_CHARGE);
         let charge = charge.map_err(|_| LimitReason::Memory)?;
         Ok(Self { place, charge })
@@ -231,7 +231,7 @@ impl Permit {
     }
 }
 
-impl Place {
+impl StreamSlot {
     fn lead_to(&self, destination: &Destination, now: Instant) -> Result<(), LimitReason> {
         let destination = self.clients.hashes.hash_one(destination);
         let limits = &self.clients.limits;
@@ -247,7 +247,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let known = &self.clients.known;
         let mut known = known.lock();
@@ -393,7 +393,7 @@ mod tests {
         let clients = Clients::new(limits());
         let now = Instant::now();
         let admit = |id| clients.admit(id, now);
-        let mut permits: Vec<Place> = (0..3).map(|_| admit(ALICE).unwrap()).collect();
+        let mut permits: Vec<StreamSlot> = (0..3).map(|_| admit(ALICE).unwrap()).collect();
         assert_eq!(admit(ALICE).unwrap_err(), LimitReason::Streams);
         assert!(admit(BOB).is_ok());
         permits.pop();
@@ -405,7 +405,7 @@ mod tests {
         let clients = Clients::new(limits());
         let now = Instant::now();
         let admit = |id| clients.admit(id, now);
-        let mut permits: Vec<Place> = [ALICE, ALICE, ALICE, BOB, BOB]
+        let mut permits: Vec<StreamSlot> = [ALICE, ALICE, ALICE, BOB, BOB]
             .map(|id| admit(id).unwrap())
             .into();
         assert_eq!(admit(BOB).unwrap_err(), LimitReason::AllStreams);
@@ -425,7 +425,7 @@ mod tests {
         let now = Instant::now();
         let network = |last| Some(IpAddr::from([192, 0, 2, last]));
         let admit = |id, network| clients.admit_from(id, network, now);
-        let mut permits: Vec<Place> = [ALICE, ALICE, BOB, BOB]
+        let mut permits: Vec<StreamSlot> = [ALICE, ALICE, BOB, BOB]
             .map(|id| admit(id, network(0)).unwrap())
             .into();
         let refused = admit(BOB, network(0)).unwrap_err();

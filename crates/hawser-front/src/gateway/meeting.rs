@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::client::{ClientId, ClientLimits, Clients, Place};
+use super::client::{ClientId, ClientLimits, Clients, StreamSlot};
 use crate::bonded::{Bonded, Purpose, refusal};
 use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, RelayReport, relay_within};
@@ -161,7 +161,11 @@ impl MeetingPlace {
         }
     }
 
-    async fn open(&self, caller: ClientId, to: ClientId) -> Result<(Bonded, Place), DialError> {
+    async fn open(
+        &self,
+        caller: ClientId,
+        to: ClientId,
+    ) -> Result<(Bonded, StreamSlot), DialError> {
         let permit = self.admit(caller)?;
         let session = self
             .hosts
@@ -185,7 +189,7 @@ impl MeetingPlace {
     }
 
     /// Admits one more stream of a client that is for meetings.
-    fn admit(&self, client: ClientId) -> Result<Place, DialError> {
+    fn admit(&self, client: ClientId) -> Result<StreamSlot, DialError> {
         let permit = self.clients.admit(client, Instant::now());
         permit.map_err(|reason| {
             tracing::debug!(?reason, "refused a meeting stream: too many of this client");

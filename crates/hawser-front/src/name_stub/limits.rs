@@ -31,7 +31,7 @@ impl Limits {
     /// Takes a place for the query with this number from the socket at `from`; `None` if that query
     /// is being answered already, or if the socket has too many. If there are too many in all, the
     /// oldest query loses its place.
-    pub(super) fn question(&self, from: SocketAddr, number: u16) -> Option<Place<QuestionKey>> {
+    pub(super) fn question(&self, from: SocketAddr, number: u16) -> Option<QuerySlot<QuestionKey>> {
         let of_socket = (from, 0)..=(from, u16::MAX);
         self.questions
             .take((from, number), &of_socket, MAX_OF_SOCKET)
@@ -39,7 +39,7 @@ impl Limits {
 
     /// Takes a place for a connection from the socket at `from`. If there are too many, the oldest
     /// one loses its place.
-    pub(super) fn connection(&self, from: SocketAddr) -> Option<Place<SocketAddr>> {
+    pub(super) fn connection(&self, from: SocketAddr) -> Option<QuerySlot<SocketAddr>> {
         self.connections.take(from, &(from..=from), 1)
     }
 }
@@ -61,7 +61,7 @@ struct Taken<K> {
 
 /// A place, held until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place<K: Copy + Ord> {
+pub(super) struct QuerySlot<K: Copy + Ord> {
     taken: Arc<Mutex<Taken<K>>>,
     age: u64,
     key: K,
@@ -81,7 +81,7 @@ impl<K: Copy + Ord> Places<K> {
         }
     }
 
-    fn take(&self, key: K, own: &RangeInclusive<K>, max_own: usize) -> Option<Place<K>> {
+    fn take(&self, key: K, own: &RangeInclusive<K>, max_own: usize) -> Option<QuerySlot<K>> {
         let mut taken = self.taken.lock();
         let is_full = taken.by_key.range(own.clone()).count() >= max_own;
         if is_full || taken.by_key.contains_key(&key) {
@@ -98,7 +98,7 @@ impl<K: Copy + Ord> Places<K> {
         taken.by_key.insert(key, (age, sender));
         taken.by_age.insert(age, key);
         drop(taken);
-        Some(Place {
+        Some(QuerySlot {
             taken: Arc::clone(&self.taken),
             age,
             key,
@@ -107,7 +107,7 @@ impl<K: Copy + Ord> Places<K> {
     }
 }
 
-impl<K: Copy + Ord> Place<K> {
+impl<K: Copy + Ord> QuerySlot<K> {
     /// Returns the result of `work`; `None` if the place is lost meanwhile.
     pub(super) async fn keep<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
@@ -117,7 +117,7 @@ impl<K: Copy + Ord> Place<K> {
     }
 }
 
-impl<K: Copy + Ord> Drop for Place<K> {
+impl<K: Copy + Ord> Drop for QuerySlot<K> {
     fn drop(&mut self) {
         let mut taken = self.taken.lock();
         // Otherwise the place was lost, and another holder may have the key.

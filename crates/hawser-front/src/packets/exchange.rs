@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::MTU;
 use super::answers::Answers;
-use super::pool::{AddressPool, Granted, Networks, Place};
+use super::pool::{AddressHolder, AddressPool, Granted, Networks};
 use super::terms::{HostNetworks, Inner, Terms, Wish};
 use crate::bonded::Bonded;
 use crate::gateway::{ClientId, DestinationPolicy};
@@ -42,7 +42,7 @@ pub struct Exchange {
     /// The networks of the pool, which do not change.
     networks: Networks,
     pool: Mutex<AddressPool>,
-    tunnels: RwLock<BTreeMap<Place, Arc<Tunnel>>>,
+    tunnels: RwLock<BTreeMap<AddressHolder, Arc<Tunnel>>>,
     /// Identity of the latest tunnel.
     latest: AtomicU64,
     /// Notified when tunnels begin and end, and while packets of clients pass.
@@ -282,8 +282,8 @@ impl Exchange {
             answers: Answers::new(self.gateway),
             displaced: Notify::new(),
         });
-        let own = Place::Client(granted.number);
-        let places = [Some(own), granted.block.map(Place::Block)];
+        let own = AddressHolder::Client(granted.number);
+        let places = [Some(own), granted.block.map(AddressHolder::Block)];
         {
             let mut tunnels = self.tunnels.write();
             // Of two concurrent tunnels, the later one gets the address.

@@ -45,7 +45,7 @@ pub(super) struct Networks {
 
 /// The client or the block of addresses to which an address of a pool belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum AddressHolder {
     /// A client itself, by its number in the pool.
     Client(u32),
     /// A host behind the client that has this block.
@@ -282,9 +282,9 @@ impl Networks {
 
     /// Returns the places to which an address may belong, most likely first. A client that is older
     /// than the blocks may have a number that is now in a block.
-    pub(super) fn places(&self, address: IpAddr) -> impl Iterator<Item = Place> {
-        let client = self.number(address).map(Place::Client);
-        let block = self.blocks.block_of(address).map(Place::Block);
+    pub(super) fn places(&self, address: IpAddr) -> impl Iterator<Item = AddressHolder> {
+        let client = self.number(address).map(AddressHolder::Client);
+        let block = self.blocks.block_of(address).map(AddressHolder::Block);
         client.into_iter().chain(block)
     }
 

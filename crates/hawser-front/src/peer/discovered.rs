@@ -41,7 +41,7 @@ use crate::destination::{Destination, Host};
 use crate::resolve::SystemResolver;
 use servers::ASIDE;
 pub use servers::{FoundServer, NotBonded, Problem};
-use shared::{Answers, AreSilent, IsEnrolled, Shared, Spoken, StartSession, far, meet};
+use shared::{Answers, AreSilent, DiscoveredState, IsEnrolled, Spoken, StartSession, far, meet};
 use turns::Turns;
 pub use way::{BondAnswer, Discovered};
 
@@ -79,7 +79,7 @@ pub struct Handshakes {
 /// Sessions with servers that were discovered. Lives until its last clone is dropped.
 #[derive(Clone)]
 pub struct DiscoveredServers {
-    shared: Arc<Shared>,
+    shared: Arc<DiscoveredState>,
     _following: Arc<Following>,
 }
 
@@ -135,7 +135,7 @@ impl DiscoveredServers {
             (it.heard, spoken)
         });
         let (heard, spoken) = handshakes.unzip();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DiscoveredState {
             finder: settings.finder,
             pins: Arc::new(settings.pins),
             start: settings.start,
@@ -259,7 +259,7 @@ impl Drop for Following {
 
 /// Begins sessions with servers that have proved their keys on request, and handles handshake
 /// results.
-async fn follow(shared: Arc<Shared>, mut heard: Option<mpsc::Receiver<Heard>>) {
+async fn follow(shared: Arc<DiscoveredState>, mut heard: Option<mpsc::Receiver<Heard>>) {
     let mut found = shared.finder.found();
     loop {
         let hear = async {
@@ -289,7 +289,7 @@ async fn follow(shared: Arc<Shared>, mut heard: Option<mpsc::Receiver<Heard>>) {
 }
 
 /// Handles the result of a handshake.
-fn take_in(shared: &Arc<Shared>, heard: Heard) {
+fn take_in(shared: &Arc<DiscoveredState>, heard: Heard) {
     let at = SocketAddr::new(heard.to.ip().to_canonical(), heard.to.port());
     let pin = shared.pin(at);
     let Some(offer) = heard.offer else {

@@ -19,12 +19,12 @@ use crate::connect::Connect;
 /// Lives until its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct PeerFinder {
-    shared: Arc<Shared>,
+    shared: Arc<FinderState>,
     queue: mpsc::Sender<IpAddr>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FinderState {
     cache: Mutex<Cache>,
     found: watch::Sender<Arc<BTreeMap<IpAddr, PublicKey>>>,
 }
@@ -57,7 +57,7 @@ impl PeerFinder {
         P: Fn() -> Option<TlsProbe> + Send + 'static,
     {
         let (queue, asked) = mpsc::channel(MAX_WAITING);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FinderState {
             cache: Mutex::new(Cache::new(settings)),
             found: watch::Sender::default(),
         });
@@ -106,7 +106,7 @@ impl PeerFinder {
     }
 }
 
-impl Shared {
+impl FinderState {
     fn change(&self, act: impl FnOnce(&mut Cache, Instant)) {
         let now = Instant::now();
         let mut cache = self.cache.lock();
@@ -124,7 +124,7 @@ impl Shared {
 
 /// Runs the probes.
 struct Prober<C> {
-    shared: Arc<Shared>,
+    shared: Arc<FinderState>,
     connect: Arc<C>,
     settings: PeerSettings,
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::book::Book;
 use crate::bonded::{Bonded, Purpose, open};
 use crate::connection::Origin;
-use crate::gateway::{ClientId, ClientLimits, Clients, Place};
+use crate::gateway::{ClientId, ClientLimits, Clients, StreamSlot};
 use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, relay};
 use crate::transport::DialError;
@@ -92,7 +92,7 @@ pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>)
 }
 
 /// Connects one host to the door, which has the host prove its key.
-async fn lead(mut stream: Bonded, door: Arc<Gateway>, key: PublicKey, _place: Place) {
+async fn lead(mut stream: Bonded, door: Arc<Gateway>, key: PublicKey, _place: StreamSlot) {
     let pair = local_pair().await;
     let pair = pair.and_then(|(near, far)| Ok((near, far.peer_addr()?, far)));
     let (near, remote, far) = match pair {

@@ -32,7 +32,7 @@ use crate::own_ports::at_peer;
 use crate::registration::Calling;
 use crate::transport::{DialError, Dialer as _};
 use addresses::reachable;
-use state::{Shared, Starts, Way};
+use state::{NamedPeersState, PeerSession, Starts};
 pub use state::{StartClient, StartRelayed};
 
 /// The parts that make sessions with hosts known by name.
@@ -63,7 +63,7 @@ pub struct GatewayToMeet {
 
 /// Sessions with hosts that are known by name.
 pub struct NamedPeers {
-    shared: Arc<Shared>,
+    shared: Arc<NamedPeersState>,
     /// Tasks that serve and end sessions.
     tasks: Vec<JoinHandle<()>>,
     /// Tasks that let other hosts find this host.
@@ -104,7 +104,7 @@ impl NamedPeers {
             relayed,
             punching: punching.clone(),
         };
-        let shared = Arc::new(Shared::new(book, door, offers, starts, asks));
+        let shared = Arc::new(NamedPeersState::new(book, door, offers, starts, asks));
         let tasks = vec![
             tokio::spawn(serve(Arc::clone(&shared))),
             tokio::spawn(look_after(Arc::clone(&shared))),
@@ -247,18 +247,18 @@ impl std::fmt::Debug for NamedPeers {
 }
 
 async fn dial_by(
-    way: Way,
+    way: PeerSession,
     to: &crate::destination::Destination,
     origin: &Origin,
 ) -> Result<Bonded, DialError> {
     match way {
-        Way::Client(client) => BondDialer::new(client).dial_for(to, origin).await,
-        Way::Door(door, peer) => DoorDialer::new(door, peer).dial_for(to, origin).await,
+        PeerSession::Client(client) => BondDialer::new(client).dial_for(to, origin).await,
+        PeerSession::Door(door, peer) => DoorDialer::new(door, peer).dial_for(to, origin).await,
     }
 }
 
 /// Serves the streams that other hosts open in sessions that they have begun.
-async fn serve(shared: Arc<Shared>) {
+async fn serve(shared: Arc<NamedPeersState>) {
     while let Some(Incoming { stream, peer, .. }) = shared.door.accept().await {
         let (stream, offers) = (Bonded::new(stream), Arc::clone(&shared.offers));
         match (Purpose::of(stream.open_metadata()), shared.punching()) {
@@ -269,7 +269,7 @@ async fn serve(shared: Arc<Shared>) {
 }
 
 /// Handles the events of calls.
-async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
+async fn hear(shared: Arc<NamedPeersState>, mut events: mpsc::Receiver<CallEvent>) {
     while let Some(event) = events.recv().await {
         match event {
             CallEvent::Reached {
@@ -315,7 +315,7 @@ async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
 }
 
 /// Ends idle sessions, and sessions with hosts that were removed from the book.
-async fn look_after(shared: Arc<Shared>) {
+async fn look_after(shared: Arc<NamedPeersState>) {
     let mut ticks = Ticks::every(LOOK_EVERY);
     loop {
         ticks.tick().await;

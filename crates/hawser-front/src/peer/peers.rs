@@ -50,7 +50,7 @@ impl<S: Sessions> Peers<S> {
     }
 
     /// Returns the address of a destination that has a peer, and a running session with that peer.
-    pub(crate) fn way(&self, destination: &Destination) -> Option<(IpAddr, S::Way)> {
+    pub(crate) fn way(&self, destination: &Destination) -> Option<(IpAddr, S::Session)> {
         let address = match &destination.host {
             Host::Ip(address) => *address,
             Host::Name(name) => self.names.address(name)?,
@@ -66,10 +66,10 @@ impl<S: Sessions> Peers<S> {
     /// answer wins.
     pub(crate) async fn dial<D>(
         &self,
-        (address, way): (IpAddr, S::Way),
+        (address, way): (IpAddr, S::Session),
         (destination, origin): (&Destination, &Origin),
         direct: impl Future<Output = Result<D, DialError>>,
-    ) -> Result<EitherStream<D, <S::Way as Dialer>::Stream>, DialError> {
+    ) -> Result<EitherStream<D, <S::Session as Dialer>::Stream>, DialError> {
         let at_peer = Destination::new(Host::Ip(address), destination.port);
         let on_loss = |loss| self.judge(address, loss);
         let bonded = way.dial_for(&at_peer, origin);
@@ -125,7 +125,7 @@ impl<S: Sessions> Peers<S> {
         (address, peer): (IpAddr, PublicKey),
         (destination, origin): (&Destination, &Origin),
         direct: impl Future<Output = Result<D, DialError>>,
-    ) -> Result<EitherStream<D, <S::Way as Dialer>::Stream>, DialError> {
+    ) -> Result<EitherStream<D, <S::Session as Dialer>::Stream>, DialError> {
         if let Host::Name(name) = &destination.host {
             self.names.note(name, address);
         }

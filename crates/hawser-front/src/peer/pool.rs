@@ -14,11 +14,11 @@ use crate::bonded::BondDialer;
 /// Sessions, keyed by their far ends. The pool lives until its last clone is dropped.
 #[derive(Debug)]
 pub(super) struct SessionPool<K> {
-    shared: Arc<Shared<K>>,
+    shared: Arc<PoolState<K>>,
 }
 
 #[derive(Debug)]
-struct Shared<K> {
+struct PoolState<K> {
     open: Mutex<BTreeMap<K, Session>>,
     /// Number of streams that were opened so far.
     opened: AtomicU64,
@@ -35,7 +35,7 @@ struct Session {
 impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
     /// Creates a pool without sessions.
     pub(super) fn new() -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             open: Mutex::default(),
             opened: AtomicU64::new(0),
         });
@@ -205,7 +205,7 @@ fn make_room<K: Copy + Ord>(open: &mut BTreeMap<K, Session>) -> Option<()> {
 }
 
 /// Closes idle sessions, for as long as the pool exists.
-async fn close_idle<K: Copy + Ord>(shared: Weak<Shared<K>>) {
+async fn close_idle<K: Copy + Ord>(shared: Weak<PoolState<K>>) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;

@@ -13,14 +13,14 @@ use crate::bonded::{BondDialer, SessionDialer};
 /// Sessions with peers.
 pub trait Sessions: Send + Sync + 'static {
     /// Dials over a session; its streams keep the session for as long as they live.
-    type Way: SessionDialer;
+    type Session: SessionDialer;
 
     /// Returns a dialer to the peer with this key at `address`, if a session with the peer runs;
     /// begins a session if there is none. Never waits.
-    fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
+    fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Session>;
 
     /// As [`Self::way`], but also while the session is being made: dialing waits for the session.
-    fn dialer(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way> {
+    fn dialer(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Session> {
         self.way(peer, address)
     }
 
@@ -65,7 +65,7 @@ impl PeerSessions {
 }
 
 impl Sessions for PeerSessions {
-    type Way = BondDialer;
+    type Session = BondDialer;
 
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<BondDialer> {
         self.pool.way(peer, || (self.start)(peer, address))

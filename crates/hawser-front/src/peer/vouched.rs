@@ -34,13 +34,13 @@ use crate::bonded::Bonded;
 use crate::connection::{HeldDestinations, Origin};
 use crate::destination::Destination;
 pub use parts::{StartVouched, VouchedName, VouchedSettings, VouchedWay};
-use shared::{Shared, keep};
+use shared::{VouchedState, keep};
 use watched::Watched;
 
 /// Sessions with servers that are vouched for. Lives until its last clone is dropped.
 #[derive(Clone)]
 pub struct VouchedServers {
-    shared: Arc<Shared>,
+    shared: Arc<VouchedState>,
     _keeping: Arc<Keeping>,
 }
 
@@ -61,7 +61,7 @@ struct Keeping(Vec<JoinHandle<()>>);
 impl VouchedServers {
     /// Begins to fetch vouchers, and fetches each again before it expires.
     pub fn start(settings: VouchedSettings) -> Self {
-        let shared = Arc::new(Shared::new(settings));
+        let shared = Arc::new(VouchedState::new(settings));
         let names = shared.watched();
         let keeping = names.map(|it| tokio::spawn(keep(Arc::clone(&shared), Arc::clone(it))));
         let keeping = Keeping(keeping.collect());

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use hawser_link::links::Link;
-use hawser_sip::agent::{CallEvent, HostAgent, Keys, OwnAddress, Place, candidates, preferences};
+use hawser_sip::agent::{
+    CallEvent, CandidateLink, HostAgent, Keys, OwnAddress, candidates, preferences,
+};
 use hawser_sip::sdp::Candidate;
 use hawser_sip::transaction::Flow;
 use hawser_sip::uri::SipUri;
@@ -76,7 +78,7 @@ impl Signalling {
 /// Addresses at which other hosts reach this host, for each of its links.
 pub(super) struct Places {
     port: u16,
-    links: Vec<(Place, Option<Flow>)>,
+    links: Vec<(CandidateLink, Option<Flow>)>,
     told: Vec<Candidate>,
 }
 
@@ -99,7 +101,7 @@ impl Places {
         let shares = preferences(&rates);
         let places = links.iter().zip(shares).map(|(link, share)| {
             let way = ways.iter().find(|(index, _)| *index == link.index);
-            let place = Place {
+            let place = CandidateLink {
                 addresses: link.addresses.clone(),
                 seen: None,
                 share,
@@ -115,7 +117,7 @@ impl Places {
         &mut self,
         seen: impl Fn(Flow) -> Option<IpAddr>,
     ) -> Option<Vec<Candidate>> {
-        let places = self.links.iter().map(|(place, flow)| Place {
+        let places = self.links.iter().map(|(place, flow)| CandidateLink {
             seen: flow.and_then(&seen),
             ..place.clone()
         });

@@ -28,13 +28,13 @@ use super::task::Task;
 /// The ways to the directory, one over each link that leads there.
 pub(super) struct Ways {
     far: FarEnd,
-    ways: BTreeMap<u64, Way>,
+    ways: BTreeMap<u64, DirectoryPath>,
     next: u64,
     heard: mpsc::Sender<Heard>,
 }
 
 /// A socket or a stream to the directory, over one link.
-struct Way {
+struct DirectoryPath {
     link: Link,
     to: SocketAddr,
     own: SocketAddr,
@@ -186,7 +186,7 @@ impl Ways {
         let link = link.clone();
         self.ways.insert(
             flow.number,
-            Way {
+            DirectoryPath {
                 link,
                 to,
                 own,

@@ -32,7 +32,7 @@ pub(crate) struct Setup {
     context: SetupContext,
     offer: Offer,
     identifiers: Identifiers,
-    stage: Stage,
+    stage: SetupStage,
     outgoing: VecDeque<Outgoing>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum SetupOutcome {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum SetupStage {
     CookieWait(Box<HandshakeSchedule>),
     CookieEchoed {
         schedule: Box<HandshakeSchedule>,
@@ -107,7 +107,11 @@ impl Setup {
         remotes: &[SocketAddr],
     ) -> Self {
         let schedule = HandshakeSchedule::new(now, &context.config, &context.locals, remotes, None);
-        let mut setup = Self::new(context, identifiers, Stage::CookieWait(schedule.into()));
+        let mut setup = Self::new(
+            context,
+            identifiers,
+            SetupStage::CookieWait(schedule.into()),
+        );
         setup.handle_timeout(now);
         setup
     }
@@ -121,10 +125,10 @@ impl Setup {
             port: negotiated.port,
             peer_port: negotiated.peer_port,
         };
-        Self::new(context, identifiers, Stage::Accepting(negotiated))
+        Self::new(context, identifiers, SetupStage::Accepting(negotiated))
     }
 
-    fn new(context: SetupContext, identifiers: Identifiers, stage: Stage) -> Self {
+    fn new(context: SetupContext, identifiers: Identifiers, stage: SetupStage) -> Self {
         Self {
             offer: Offer::new(&context.config),
             context,
@@ -138,7 +142,7 @@ impl Setup {
     /// over.
     pub(crate) fn negotiated(&self) -> Option<&Negotiated> {
         match &self.stage {
-            Stage::Established(negotiated) => Some(negotiated),
+            SetupStage::Established(negotiated) => Some(negotiated),
             _ => None,
         }
     }
@@ -179,7 +183,7 @@ impl Setup {
     /// or over the route that the peer has answered on.
     pub(crate) fn abort(&mut self, route: Option<Route>, causes: Vec<Cause>) {
         let answered = match &self.stage {
-            Stage::CookieEchoed { schedule, .. } => schedule.first(),
+            SetupStage::CookieEchoed { schedule, .. } => schedule.first(),
             _ => None,
         };
         self.outgoing.clear();
@@ -193,12 +197,12 @@ impl Setup {
                 },
             );
         }
-        self.move_to(Stage::Closed);
+        self.move_to(SetupStage::Closed);
     }
 
     /// Replaces the peer's addresses.
     pub(crate) fn addresses_changed(&mut self, addresses: &[SocketAddr]) {
-        if let Stage::Established(negotiated) = &mut self.stage {
+        if let SetupStage::Established(negotiated) = &mut self.stage {
             negotiated.peer_addresses = addresses.to_vec();
         }
     }
@@ -230,17 +234,17 @@ impl Setup {
     /// Returns when to call [`Self::handle_timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::CookieWait(schedule) | Stage::CookieEchoed { schedule, .. } => {
+            SetupStage::CookieWait(schedule) | SetupStage::CookieEchoed { schedule, .. } => {
                 Some(schedule.at())
             }
-            Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => None,
+            SetupStage::Accepting(_) | SetupStage::Established(_) | SetupStage::Closed => None,
         }
     }
 
     /// Handles the expiry of T1-init or T1-cookie.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> SetupOutcome {
         loop {
-            let (Stage::CookieWait(schedule) | Stage::CookieEchoed { schedule, .. }) =
+            let (SetupStage::CookieWait(schedule) | SetupStage::CookieEchoed { schedule, .. }) =
                 &mut self.stage
             else {
                 return SetupOutcome::Nothing;
@@ -262,28 +266,30 @@ impl Setup {
             _ => None,
         });
         match self.stage {
-            Stage::CookieWait(_) | Stage::CookieEchoed { .. } => self.close(Closed::Refused),
+            SetupStage::CookieWait(_) | SetupStage::CookieEchoed { .. } => {
+                self.close(Closed::Refused)
+            }
             // All data was acknowledged and the peer has discarded the association: a late packet
             // made it answer with ABORT.
-            Stage::Established(_) if arrival.acknowledging => self.close(Closed::Shutdown),
-            Stage::Accepting(_) | Stage::Established(_) => {
+            SetupStage::Established(_) if arrival.acknowledging => self.close(Closed::Shutdown),
+            SetupStage::Accepting(_) | SetupStage::Established(_) => {
                 self.close(Closed::AbortedByPeer(said.unwrap_or_default()))
             }
-            Stage::Closed => SetupOutcome::Nothing,
+            SetupStage::Closed => SetupOutcome::Nothing,
         }
     }
 
     fn establish(&mut self, negotiated: Negotiated) -> SetupOutcome {
-        self.move_to(Stage::Established(negotiated.clone()));
+        self.move_to(SetupStage::Established(negotiated.clone()));
         SetupOutcome::Established(negotiated)
     }
 
     fn close(&mut self, why: Closed) -> SetupOutcome {
-        self.move_to(Stage::Closed);
+        self.move_to(SetupStage::Closed);
         SetupOutcome::Closed(why)
     }
 
-    fn move_to(&mut self, stage: Stage) {
+    fn move_to(&mut self, stage: SetupStage) {
         tracing::debug!(from = self.stage.name(), to = stage.name(), "association");
         self.stage = stage;
     }
@@ -296,10 +302,10 @@ impl Setup {
     /// Returns the tag of packets to the peer, once it is known.
     fn peer_tag(&self) -> Option<VerificationTag> {
         match &self.stage {
-            Stage::CookieEchoed { negotiated, .. }
-            | Stage::Accepting(negotiated)
-            | Stage::Established(negotiated) => Some(negotiated.peer_tag),
-            Stage::CookieWait(_) | Stage::Closed => None,
+            SetupStage::CookieEchoed { negotiated, .. }
+            | SetupStage::Accepting(negotiated)
+            | SetupStage::Established(negotiated) => Some(negotiated.peer_tag),
+            SetupStage::CookieWait(_) | SetupStage::Closed => None,
         }
     }
 
@@ -338,7 +344,7 @@ impl InitFault {
     }
 }
 
-impl Stage {
+impl SetupStage {
     fn name(&self) -> &'static str {
         match self {
             Self::CookieWait(_) => "cookie-wait",

@@ -18,7 +18,7 @@ use crate::path::failure_delay;
 /// | [`Self::on_data`] | a packet with DATA has been read |
 #[derive(Debug)]
 pub(crate) struct Shutdown {
-    stage: Stage,
+    stage: ShutdownStage,
     /// Chunk to be sent.
     due: Option<Due>,
     /// T2-shutdown.
@@ -60,7 +60,7 @@ pub(crate) enum ShutdownOutcome {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ShutdownStage {
     Open,
     Pending,
     Sent,
@@ -80,7 +80,7 @@ impl Shutdown {
     /// Creates the state of an open association.
     pub(crate) fn new(limits: ShutdownLimits) -> Self {
         Self {
-            stage: Stage::Open,
+            stage: ShutdownStage::Open,
             due: None,
             retransmit_at: None,
             guard_at: None,
@@ -93,29 +93,32 @@ impl Shutdown {
 
     /// Tells whether new messages are taken.
     pub(crate) fn is_open(&self) -> bool {
-        self.stage == Stage::Open
+        self.stage == ShutdownStage::Open
     }
 
     /// Tells whether a SHUTDOWN ACK was sent: from here an association does not restart.
     pub(crate) fn is_acknowledging(&self) -> bool {
-        self.stage == Stage::AckSent
+        self.stage == ShutdownStage::AckSent
     }
 
     /// Tells whether data from the peer is accepted: not after its SHUTDOWN.
     pub(crate) fn takes_data(&self) -> bool {
-        matches!(self.stage, Stage::Open | Stage::Pending | Stage::Sent)
+        matches!(
+            self.stage,
+            ShutdownStage::Open | ShutdownStage::Pending | ShutdownStage::Sent
+        )
     }
 
     /// Starts the shutdown; messages sent before still arrive.
     pub(crate) fn start(&mut self) {
-        if self.stage == Stage::Open {
-            self.move_to(Stage::Pending);
+        if self.stage == ShutdownStage::Open {
+            self.move_to(ShutdownStage::Pending);
         }
     }
 
     /// Handles a restart of the peer: its shutdown is void, but the application's request stays.
     pub(crate) fn start_anew(&mut self) {
-        let is_wanted = matches!(self.stage, Stage::Pending | Stage::Sent);
+        let is_wanted = matches!(self.stage, ShutdownStage::Pending | ShutdownStage::Sent);
         *self = Self::new(self.limits);
         if is_wanted {
             self.start();
@@ -125,52 +128,56 @@ impl Shutdown {
     /// Handles that everything sent is acknowledged.
     pub(crate) fn on_settled(&mut self, now: Instant) {
         match self.stage {
-            Stage::Pending => {
-                self.move_to(Stage::Sent);
+            ShutdownStage::Pending => {
+                self.move_to(ShutdownStage::Sent);
                 self.guard_at = Some(now + self.limits.rto_max * GUARD_IN_RTO_MAX);
                 self.due = Some(Due::Shutdown);
             }
-            Stage::Received => self.acknowledge(now),
-            Stage::Open | Stage::Sent | Stage::AckSent | Stage::Over => {}
+            ShutdownStage::Received => self.acknowledge(now),
+            ShutdownStage::Open
+            | ShutdownStage::Sent
+            | ShutdownStage::AckSent
+            | ShutdownStage::Over => {}
         }
     }
 
     /// Handles a SHUTDOWN. Both ends may send one at the same time.
     pub(crate) fn on_shutdown(&mut self, now: Instant) -> ShutdownOutcome {
         match self.stage {
-            Stage::Open | Stage::Pending => {
-                self.move_to(Stage::Received);
+            ShutdownStage::Open | ShutdownStage::Pending => {
+                self.move_to(ShutdownStage::Received);
                 ShutdownOutcome::PeerClosing
             }
-            Stage::Sent => {
+            ShutdownStage::Sent => {
                 self.acknowledge(now);
                 ShutdownOutcome::PeerClosing
             }
-            Stage::AckSent => {
+            ShutdownStage::AckSent => {
                 self.due = Some(Due::Acknowledgement);
                 ShutdownOutcome::Nothing
             }
-            Stage::Received | Stage::Over => ShutdownOutcome::Nothing,
+            ShutdownStage::Received | ShutdownStage::Over => ShutdownOutcome::Nothing,
         }
     }
 
     /// Handles a SHUTDOWN ACK.
     pub(crate) fn on_shutdown_ack(&mut self) -> ShutdownOutcome {
         match self.stage {
-            Stage::Sent | Stage::AckSent => {
+            ShutdownStage::Sent | ShutdownStage::AckSent => {
                 self.end();
                 self.due = Some(Due::Complete);
                 ShutdownOutcome::Complete
             }
-            Stage::Open | Stage::Pending | Stage::Received | Stage::Over => {
-                ShutdownOutcome::Nothing
-            }
+            ShutdownStage::Open
+            | ShutdownStage::Pending
+            | ShutdownStage::Received
+            | ShutdownStage::Over => ShutdownOutcome::Nothing,
         }
     }
 
     /// Handles a SHUTDOWN COMPLETE.
     pub(crate) fn on_shutdown_complete(&mut self) -> ShutdownOutcome {
-        if self.stage != Stage::AckSent {
+        if self.stage != ShutdownStage::AckSent {
             return ShutdownOutcome::Nothing;
         }
         self.end();
@@ -180,7 +187,7 @@ impl Shutdown {
     /// Handles a packet with DATA: SHUTDOWN is repeated at once, with the new cumulative TSN
     /// (§9.2).
     pub(crate) fn on_data(&mut self) {
-        if self.stage == Stage::Sent {
+        if self.stage == ShutdownStage::Sent {
             self.due = Some(Due::Shutdown);
             self.expired = 0;
         }
@@ -188,7 +195,7 @@ impl Shutdown {
 
     /// Handles an INIT or COOKIE ECHO during SHUTDOWN-ACK-SENT: the SHUTDOWN ACK is repeated.
     pub(crate) fn on_late_beginning(&mut self) {
-        if self.stage == Stage::AckSent {
+        if self.stage == ShutdownStage::AckSent {
             self.due = Some(Due::Acknowledgement);
         }
     }
@@ -245,16 +252,18 @@ impl Shutdown {
             return ShutdownOutcome::GaveUp;
         }
         self.due = Some(match self.stage {
-            Stage::AckSent => Due::Acknowledgement,
-            Stage::Open | Stage::Pending | Stage::Sent | Stage::Received | Stage::Over => {
-                Due::Shutdown
-            }
+            ShutdownStage::AckSent => Due::Acknowledgement,
+            ShutdownStage::Open
+            | ShutdownStage::Pending
+            | ShutdownStage::Sent
+            | ShutdownStage::Received
+            | ShutdownStage::Over => Due::Shutdown,
         });
         ShutdownOutcome::TimedOut
     }
 
     fn acknowledge(&mut self, now: Instant) {
-        self.move_to(Stage::AckSent);
+        self.move_to(ShutdownStage::AckSent);
         self.expired = 0;
         let guard = self.limits.rto_max * GUARD_IN_RTO_MAX;
         self.guard_at.get_or_insert(now + guard);
@@ -262,13 +271,13 @@ impl Shutdown {
     }
 
     fn end(&mut self) {
-        self.move_to(Stage::Over);
+        self.move_to(ShutdownStage::Over);
         self.retransmit_at = None;
         self.guard_at = None;
         self.due = None;
     }
 
-    fn move_to(&mut self, stage: Stage) {
+    fn move_to(&mut self, stage: ShutdownStage) {
         tracing::debug!(from = ?self.stage, to = ?stage, "shutdown");
         self.stage = stage;
     }

@@ -12,14 +12,14 @@ use smallvec::SmallVec;
 #[derive(Debug, Default)]
 pub(super) struct WayBack {
     /// Ways that acknowledgements have come, at most [`MAX_WAYS`].
-    ways: SmallVec<[Way; 2]>,
+    ways: SmallVec<[ReturnPath; 2]>,
     /// How many have come other ways since the last one by the quickest.
     others: u32,
 }
 
 /// Round trips whose acknowledgements came over one path.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct ReturnPath {
     /// The path; `None` for an unknown route.
     over: Option<PathId>,
     /// The shortest of them.
@@ -76,14 +76,14 @@ impl WayBack {
             let oldest = self.ways.iter().map(|way| way.last).min();
             self.ways.retain(|way| Some(way.last) != oldest);
         }
-        self.ways.push(Way {
+        self.ways.push(ReturnPath {
             over,
             shortest: rtt,
             last: now,
         });
     }
 
-    fn quickest(&self) -> Option<Way> {
+    fn quickest(&self) -> Option<ReturnPath> {
         self.ways.iter().min_by_key(|way| way.shortest).copied()
     }
 }

@@ -13,10 +13,10 @@ use hawser_types::ByteCount;
 ///
 /// Source: dynamic thresholds of shared-memory switches (Choudhury and Hahne 1998), α = 1/4.
 #[derive(Clone, Debug)]
-pub(crate) struct SendBuffers(Arc<Shared>);
+pub(crate) struct SendBuffers(Arc<SharedBuffers>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedBuffers {
     most: AtomicU64,
     queued: AtomicU64,
 }
@@ -31,7 +31,7 @@ pub(crate) struct SendBuffer {
 impl SendBuffers {
     /// Buffers of at most so much together.
     pub(crate) fn new(most: ByteCount) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedBuffers {
             most: AtomicU64::new(most.as_u64()),
             queued: AtomicU64::new(0),
         }))

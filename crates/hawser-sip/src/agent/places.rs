@@ -7,7 +7,7 @@ use crate::sdp::{Candidate, CandidateKind};
 
 /// A link of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CandidateLink {
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
     /// Public address that NAT gives to this link, if it is none of its own addresses.
@@ -22,7 +22,7 @@ pub struct Place {
 /// share. A public address behind NAT is last: it leads to this host only if the translator keeps
 /// ports, as those of clouds do, or has a forwarding rule.
 #[must_use]
-pub fn candidates(places: &[Place], port: u16) -> Vec<Candidate> {
+pub fn candidates(places: &[CandidateLink], port: u16) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for (number, place) in places.iter().enumerate() {
         let own = place.addresses.iter().filter(|it| !is_of_one_link(it));
@@ -48,7 +48,7 @@ pub fn candidates(places: &[Place], port: u16) -> Vec<Candidate> {
 }
 
 fn candidate(
-    (number, place): (usize, &Place),
+    (number, place): (usize, &CandidateLink),
     address: IpAddr,
     behind: Option<IpAddr>,
     port: u16,
@@ -99,15 +99,15 @@ const MAX_CANDIDATES: usize = 16;
 mod tests {
     use super::*;
 
-    fn place(addresses: &[&str], seen: Option<&str>, share: u16) -> Place {
-        Place {
+    fn place(addresses: &[&str], seen: Option<&str>, share: u16) -> CandidateLink {
+        CandidateLink {
             addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
             seen: seen.map(|it| it.parse().unwrap()),
             share: Q::from_thousandths(share).unwrap(),
         }
     }
 
-    fn told(places: &[Place]) -> Vec<String> {
+    fn told(places: &[CandidateLink]) -> Vec<String> {
         let all = candidates(places, 7443);
         assert!(all.iter().all(|it| it.address.port() == 7443));
         all.iter().map(|it| it.address.ip().to_string()).collect()

@@ -17,7 +17,7 @@ use crate::uri::{SipUri, Uri};
 
 /// A route that this proxy recorded for a call, as one end of the call uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct RecordedRoute {
     /// Address of record of the called user.
     called: String,
     end: End,
@@ -36,7 +36,10 @@ enum End {
 impl Proxy {
     /// Removes this proxy from the request's route (RFC 3261 §16.4). Returns the route if this
     /// proxy recorded it for this call.
-    pub(super) fn take_own_route(&self, request: &mut Request) -> Result<Option<Way>, Refusal> {
+    pub(super) fn take_own_route(
+        &self,
+        request: &mut Request,
+    ) -> Result<Option<RecordedRoute>, Refusal> {
         let bad = |fault: HeaderFault| Refusal::unreadable(&fault);
         let mut routes = request.headers.routes(HeaderName::Route).map_err(bad)?;
         // A strict router (before RFC 3261) has put this proxy into the request's URI.
@@ -65,7 +68,7 @@ impl Proxy {
 
     /// Returns the route in a Route entry of this proxy, if this proxy recorded it for the call of
     /// these header fields.
-    pub(super) fn recorded(&self, own: &Uri, headers: &Headers) -> Option<Way> {
+    pub(super) fn recorded(&self, own: &Uri, headers: &Headers) -> Option<RecordedRoute> {
         let uri = own.as_sip()?;
         let called = URL_SAFE_NO_PAD.decode(uri.param(ADDRESS)?).ok()?;
         let called = String::from_utf8(called).ok()?;
@@ -82,7 +85,7 @@ impl Proxy {
         } else {
             return None;
         };
-        Some(Way { called, end })
+        Some(RecordedRoute { called, end })
     }
 
     /// Checks whether a request may take this route to its next hop. Returns the origin of that
@@ -90,7 +93,7 @@ impl Proxy {
     pub(super) fn follow(
         &self,
         now: Instant,
-        way: &Way,
+        way: &RecordedRoute,
         request: &Request,
         location: &Location,
     ) -> Option<Origin> {
@@ -143,7 +146,7 @@ impl Proxy {
         for (number, route) in routes.iter().enumerate() {
             let is_own = self.is_own(&route.uri);
             let way = is_own.then(|| self.recorded(&route.uri, &answer.headers));
-            let Some(Way {
+            let Some(RecordedRoute {
                 called,
                 end: End::Called,
             }) = way.flatten()

@@ -39,7 +39,7 @@ struct Fake {
 }
 
 impl Sessions for Fake {
-    type Way = Self;
+    type Session = Self;
 
     fn way(&self, _: PublicKey, _: IpAddr) -> Option<Self> {
         self.begun.fetch_add(1, Ordering::Relaxed);

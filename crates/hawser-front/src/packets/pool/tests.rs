@@ -161,11 +161,14 @@ fn a_router_gets_a_block_for_its_hosts_that_no_single_address_is_in() {
     let places =
         |pool: &AddressPool, address: IpAddr| pool.networks.places(address).collect::<Vec<_>>();
     for net in pool.networks.of_block(1).networks() {
-        assert_eq!(places(&pool, net.network()).last(), Some(&Place::Block(1)));
+        assert_eq!(
+            places(&pool, net.network()).last(),
+            Some(&AddressHolder::Block(1))
+        );
     }
     assert_eq!(give(&mut pool, BOB, ROUTER, 2).unwrap().number, old);
     for address in pool.addresses(old).addresses() {
-        assert_eq!(places(&pool, address)[0], Place::Client(old));
+        assert_eq!(places(&pool, address)[0], AddressHolder::Client(old));
     }
     // An earlier address that now lies in a block is not given to a tunnel again.
     let before = Wish {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::DiscoveredServers;
 use super::servers::FoundServer;
-use super::shared::Shared;
+use super::shared::DiscoveredState;
 use crate::connection::{BondedServers, Origin};
 use crate::peer::peers::may_use_all_links;
 
@@ -43,7 +43,7 @@ impl BondedServers for DiscoveredServers {
     }
 }
 
-impl Shared {
+impl DiscoveredState {
     /// Returns the pin of the server with which a session was begun, if the pin still has the
     /// session's key.
     fn pin_of(&self, (at, key): (SocketAddr, PublicKey)) -> Option<Pin> {

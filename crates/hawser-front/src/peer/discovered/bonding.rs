@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::servers::{ASIDE, Problem};
-use super::shared::{FIRST_PIN, Shared, change, far};
+use super::shared::{DiscoveredState, FIRST_PIN, change, far};
 use super::way::{BondAnswer, Discovered};
 use crate::bonded::{BondDialer, Bonded};
 use crate::connection::Origin;
@@ -43,7 +43,7 @@ struct TakenConnection {
     since: KernelTime,
 }
 
-impl Shared {
+impl DiscoveredState {
     /// Returns whether a connection to `destination` at `at` asks for a bond in its handshake. A
     /// connection that requires a session asks even while the server is set aside.
     pub(super) fn asks_bond(
@@ -235,7 +235,7 @@ pub(super) struct ServicePort {
     /// Until this time, this session's handshakes ask for no bond: an earlier one got no answer.
     silent_until: Mutex<Option<Instant>>,
     /// The servers whose sessions hold this port; weak, since they own it in turn.
-    servers: Weak<Shared>,
+    servers: Weak<DiscoveredState>,
 }
 
 impl SharedPort for ServicePort {

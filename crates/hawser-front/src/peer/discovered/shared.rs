@@ -32,7 +32,7 @@ use crate::resolve::SystemResolver;
 use crate::transport::{DialError, Dialer as _};
 
 /// State that the tasks and dialers of one set of servers share.
-pub(super) struct Shared {
+pub(super) struct DiscoveredState {
     pub(super) finder: PeerFinder,
     pub(super) pins: Arc<PinStore>,
     pub(super) start: Box<StartSession>,
@@ -62,7 +62,7 @@ pub(super) type StartSession =
     dyn Fn(Pin, Identity, Option<FirstConnection>) -> Option<Arc<Client>> + Send + Sync;
 pub(super) type IsEnrolled = dyn Fn(IpAddr) -> bool + Send + Sync;
 
-impl Shared {
+impl DiscoveredState {
     pub(super) fn address_of(&self, destination: &Destination) -> Option<SocketAddr> {
         let address = match &destination.host {
             Host::Ip(address) => *address,
@@ -243,7 +243,7 @@ pub(super) fn far(pin: Pin) -> (SocketAddr, PublicKey) {
 
 /// Begins a session with the server at `at`, which has proved `key`, if that key or no key is
 /// pinned there.
-pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
+pub(super) async fn meet(shared: Arc<DiscoveredState>, at: SocketAddr, key: PublicKey) {
     let hint = shared.servers.lock().hint(at);
     if hint.is_some_and(|hint| hint != key.hint()) {
         return shared.tell(at, Problem::OtherHint);

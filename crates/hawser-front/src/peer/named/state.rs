@@ -25,7 +25,7 @@ use crate::transport::DialError;
 #[cfg(test)]
 mod tests;
 
-pub(super) struct Shared {
+pub(super) struct NamedPeersState {
     pub(super) book: Book,
     pub(super) door: Arc<Gateway>,
     pub(super) offers: Arc<Offers>,
@@ -61,7 +61,7 @@ enum Route {
 }
 
 /// A session that streams may go over.
-pub(super) enum Way {
+pub(super) enum PeerSession {
     /// A session that this host has begun.
     Client(Arc<Client>),
     /// A session that the other host has begun.
@@ -94,7 +94,7 @@ struct Running {
     tasks: Vec<AbortHandle>,
 }
 
-impl Shared {
+impl NamedPeersState {
     pub(super) fn new(
         book: Book,
         door: Arc<Gateway>,
@@ -114,23 +114,25 @@ impl Shared {
     }
 
     /// Returns a running session with the host.
-    pub(super) fn way(&self, name: &HostNameAt) -> Option<Way> {
+    pub(super) fn way(&self, name: &HostNameAt) -> Option<PeerSession> {
         let key = self.book.store().peer(name)?.key?;
         let clients = self.clients_of(name);
         if let Some(client) = clients.iter().find(|client| client.is_admitted()) {
-            return Some(Way::Client(Arc::clone(client)));
+            return Some(PeerSession::Client(Arc::clone(client)));
         }
         if self.door.is_connected(&key) {
-            return Some(Way::Door(Arc::clone(&self.door), key));
+            return Some(PeerSession::Door(Arc::clone(&self.door), key));
         }
         // Only opening a stream shows whether the other host admits this host.
         let mut clients = clients.into_iter();
-        clients.find(|it| it.is_connected()).map(Way::Client)
+        clients
+            .find(|it| it.is_connected())
+            .map(PeerSession::Client)
     }
 
     /// Returns a session for a stream that is about to be opened. This counts as use of the host's
     /// sessions, however short the stream is.
-    pub(super) fn way_for_stream(&self, name: &HostNameAt) -> Option<Way> {
+    pub(super) fn way_for_stream(&self, name: &HostNameAt) -> Option<PeerSession> {
         if let Some(peer) = self.peers.lock().get_mut(name) {
             let now = Instant::now();
             peer.sessions.values_mut().for_each(|it| it.used = now);
@@ -397,7 +399,7 @@ impl Running {
 
 /// A connection that waits for a session with a host.
 pub(super) struct Waiting {
-    shared: Arc<Shared>,
+    shared: Arc<NamedPeersState>,
     name: HostNameAt,
 }
 

@@ -38,7 +38,7 @@ use crate::root_certificates::RootCertificates;
 use crate::transport::{DialError, Dialer as _};
 
 /// State that tasks and dialers share.
-pub(super) struct Shared {
+pub(super) struct VouchedState {
     names: Vec<Arc<Watched>>,
     roots: RootCertificates,
     store: Arc<VoucherStore>,
@@ -74,7 +74,7 @@ struct Proved {
     key: PublicKey,
 }
 
-impl Shared {
+impl VouchedState {
     pub(super) fn new(settings: VouchedSettings) -> Self {
         let names: BTreeSet<HostName> = settings.names.into_iter().collect();
         let director = settings.director;
@@ -388,7 +388,7 @@ impl Shared {
 }
 
 /// Keeps the voucher of a name fresh until the future is dropped.
-pub(super) async fn keep(shared: Arc<Shared>, watched: Arc<Watched>) {
+pub(super) async fn keep(shared: Arc<VouchedState>, watched: Arc<Watched>) {
     let name = &watched.name;
     let mut pause = FIRST_PAUSE;
     let kept = shared.store.voucher(name, UnixTime::now());

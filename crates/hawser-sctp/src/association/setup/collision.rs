@@ -7,7 +7,7 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Framing, Init, Tsn, VerificationTag};
 use rand::Rng as _;
 
-use super::{Arrival, Setup, SetupOutcome, Stage};
+use super::{Arrival, Setup, SetupOutcome, SetupStage};
 use crate::handshake::{Answer, Cookie, Identifiers, Negotiated, PeerOffer};
 
 impl Setup {
@@ -17,7 +17,7 @@ impl Setup {
             return SetupOutcome::Late;
         }
         let Arrival { route, .. } = arrival;
-        if let Stage::Established(negotiated) = &self.stage
+        if let SetupStage::Established(negotiated) = &self.stage
             && negotiated.peer_tag == init.tag
         {
             // A late copy of the INIT that set up this association, over a slower route.
@@ -41,10 +41,10 @@ impl Setup {
             }
         };
         let (identifiers, tie) = match &self.stage {
-            Stage::CookieWait(_) => (self.identifiers, 0),
-            Stage::CookieEchoed { .. } => (self.identifiers, self.tie()),
-            Stage::Established(_) => (self.draw_identifiers(), self.tie()),
-            Stage::Accepting(_) | Stage::Closed => return SetupOutcome::Discard,
+            SetupStage::CookieWait(_) => (self.identifiers, 0),
+            SetupStage::CookieEchoed { .. } => (self.identifiers, self.tie()),
+            SetupStage::Established(_) => (self.draw_identifiers(), self.tie()),
+            SetupStage::Accepting(_) | SetupStage::Closed => return SetupOutcome::Discard,
         };
         let chunk = match self.new_addresses(&peer, route.remote.ip()) {
             // A restart that adds addresses could take the association over (§5.2.2).
@@ -99,11 +99,11 @@ impl Setup {
     /// Case D: the peer has not received the COOKIE ACK yet. The cookie's age does not matter.
     fn on_known_cookie(&mut self, arrival: Arrival) -> SetupOutcome {
         let (negotiated, is_new) = match &self.stage {
-            Stage::CookieEchoed { negotiated, .. } | Stage::Accepting(negotiated) => {
+            SetupStage::CookieEchoed { negotiated, .. } | SetupStage::Accepting(negotiated) => {
                 (negotiated.clone(), true)
             }
-            Stage::Established(negotiated) => (negotiated.clone(), false),
-            Stage::CookieWait(_) | Stage::Closed => return SetupOutcome::Discard,
+            SetupStage::Established(negotiated) => (negotiated.clone(), false),
+            SetupStage::CookieWait(_) | SetupStage::Closed => return SetupOutcome::Discard,
         };
         self.send(arrival.route, negotiated.peer_tag, Chunk::CookieAck);
         if is_new {
@@ -125,9 +125,9 @@ impl Setup {
             return SetupOutcome::Discard;
         }
         let is_new = match &self.stage {
-            Stage::CookieWait(_) | Stage::CookieEchoed { .. } => true,
-            Stage::Established(_) if !arrival.acknowledging && self.may_begin_anew() => false,
-            Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {
+            SetupStage::CookieWait(_) | SetupStage::CookieEchoed { .. } => true,
+            SetupStage::Established(_) if !arrival.acknowledging && self.may_begin_anew() => false,
+            SetupStage::Accepting(_) | SetupStage::Established(_) | SetupStage::Closed => {
                 return SetupOutcome::Discard;
             }
         };
@@ -143,7 +143,7 @@ impl Setup {
         arrival: Arrival,
         cookie: Cookie,
     ) -> SetupOutcome {
-        let Stage::Established(negotiated) = &self.stage else {
+        let SetupStage::Established(negotiated) = &self.stage else {
             return SetupOutcome::Discard;
         };
         if !self.may_begin_anew() {
@@ -193,7 +193,8 @@ impl Setup {
     /// Returns the peer's addresses that the association does not have, as parameters; `None` where
     /// it has them all or does not know the peer's yet.
     fn new_addresses(&self, peer: &PeerOffer, source: IpAddr) -> Option<Bytes> {
-        let (Stage::CookieEchoed { negotiated, .. } | Stage::Established(negotiated)) = &self.stage
+        let (SetupStage::CookieEchoed { negotiated, .. } | SetupStage::Established(negotiated)) =
+            &self.stage
         else {
             return None;
         };

@@ -6,7 +6,7 @@ use hawser_wire::sctp::{Cause, Chunk, Init, VerificationTag};
 use smallvec::{SmallVec, smallvec};
 
 use super::schedule::HandshakeSchedule;
-use super::{Arrival, MAX_OUTGOING, Outgoing, Setup, SetupOutcome, Stage};
+use super::{Arrival, MAX_OUTGOING, Outgoing, Setup, SetupOutcome, SetupStage};
 use crate::error::{Closed, Misbehaviour};
 use crate::handshake::{MAX_PEER_ADDRESSES, Negotiated, PeerOffer, own_addresses};
 use crate::{Checksum, Route};
@@ -18,7 +18,7 @@ impl Setup {
         arrival: Arrival,
         init: &Init,
     ) -> SetupOutcome {
-        let Stage::CookieWait(schedule) = &self.stage else {
+        let SetupStage::CookieWait(schedule) = &self.stage else {
             return SetupOutcome::Nothing;
         };
         let began = schedule.began();
@@ -61,7 +61,7 @@ impl Setup {
             Some(arrival.route),
         );
         let schedule = schedule.after_answer(began, &self.context.config);
-        self.move_to(Stage::CookieEchoed {
+        self.move_to(SetupStage::CookieEchoed {
             schedule: schedule.into(),
             chunks,
             negotiated,
@@ -73,7 +73,7 @@ impl Setup {
     /// lists too. Where packets are authenticated below, it adds the other addresses as well: a
     /// peer behind a NAT does not know its own.
     fn add_given(&self, negotiated: &mut Negotiated) {
-        let Stage::CookieWait(schedule) = &self.stage else {
+        let SetupStage::CookieWait(schedule) = &self.stage else {
             return;
         };
         let takes_others = self.context.config.checksum == Checksum::LowerLayer;
@@ -96,7 +96,7 @@ impl Setup {
     /// repeating the cookie asks for another. A HEARTBEAT is answered (§8.3), or its path would
     /// stay unused until the next one.
     pub(crate) fn on_early_chunk(&mut self, now: Instant, route: Route, chunk: Chunk) {
-        let Stage::CookieEchoed {
+        let SetupStage::CookieEchoed {
             schedule,
             negotiated,
             ..
@@ -114,7 +114,7 @@ impl Setup {
     }
 
     pub(super) fn on_cookie_ack(&mut self) -> SetupOutcome {
-        let Stage::CookieEchoed { negotiated, .. } = &self.stage else {
+        let SetupStage::CookieEchoed { negotiated, .. } = &self.stage else {
             return SetupOutcome::Nothing;
         };
         let negotiated = negotiated.clone();
@@ -130,7 +130,7 @@ impl Setup {
     pub(super) fn on_error(&mut self, causes: &[Cause]) -> SetupOutcome {
         let is_stale = causes.iter().any(|it| matches!(it, Cause::StaleCookie(_)));
         match self.stage {
-            Stage::CookieEchoed { .. } if is_stale => self.close(Closed::Refused),
+            SetupStage::CookieEchoed { .. } if is_stale => self.close(Closed::Refused),
             _ => SetupOutcome::Nothing,
         }
     }
@@ -138,18 +138,18 @@ impl Setup {
     /// Sends the packet that this stage repeats until it is answered.
     pub(super) fn send_first(&mut self, route: Route) {
         match &self.stage {
-            Stage::CookieWait(_) => {
+            SetupStage::CookieWait(_) => {
                 let addresses = own_addresses(&self.context.locals, route, [true, true]);
                 let chunk = Chunk::Init(self.offer.init(self.identifiers, &addresses));
                 self.send(route, VerificationTag::NONE, chunk);
             }
-            Stage::CookieEchoed {
+            SetupStage::CookieEchoed {
                 chunks, negotiated, ..
             } => {
                 let (tag, chunks) = (negotiated.peer_tag, chunks.clone());
                 self.queue(Outgoing { route, tag, chunks });
             }
-            Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {}
+            SetupStage::Accepting(_) | SetupStage::Established(_) | SetupStage::Closed => {}
         }
     }
 

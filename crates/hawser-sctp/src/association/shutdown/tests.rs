@@ -143,7 +143,7 @@ fn a_shutdown_in_any_stage_is_answered_as_that_stage_asks() {
 fn acknowledgement_and_completion_count_only_where_they_are_waited_for() {
     for mut shutdown in every_stage() {
         let stage = shutdown.stage;
-        let is_awaited = matches!(stage, Stage::Sent | Stage::AckSent);
+        let is_awaited = matches!(stage, ShutdownStage::Sent | ShutdownStage::AckSent);
         let outcome = shutdown.on_shutdown_ack();
         assert_eq!(
             outcome == ShutdownOutcome::Complete,
@@ -161,7 +161,7 @@ fn acknowledgement_and_completion_count_only_where_they_are_waited_for() {
         let outcome = shutdown.on_shutdown_complete();
         assert_eq!(
             outcome == ShutdownOutcome::Complete,
-            stage == Stage::AckSent,
+            stage == ShutdownStage::AckSent,
             "{stage:?}"
         );
         assert_eq!(poll(&mut shutdown), None, "{stage:?}");

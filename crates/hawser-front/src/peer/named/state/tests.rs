@@ -28,7 +28,7 @@ fn client(gateway: PublicKey, addresses: Vec<HostPort>) -> Arc<Client> {
 }
 
 /// Alice, with Bob in her book, and a session that has been begun with him.
-fn alice(folder: &tempfile::TempDir) -> (Arc<Shared>, HostNameAt) {
+fn alice(folder: &tempfile::TempDir) -> (Arc<NamedPeersState>, HostNameAt) {
     let state = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
     let store = Arc::new(NameStore::open(&state).unwrap());
     let bob: HostNameAt = BOB.parse().unwrap();
@@ -48,7 +48,7 @@ fn alice(folder: &tempfile::TempDir) -> (Arc<Shared>, HostNameAt) {
         punching: None,
     };
     let (asks, _) = mpsc::channel(8);
-    let shared = Arc::new(Shared::new(
+    let shared = Arc::new(NamedPeersState::new(
         book,
         Arc::new(door),
         Offers::new([]),
@@ -63,7 +63,7 @@ fn alice(folder: &tempfile::TempDir) -> (Arc<Shared>, HostNameAt) {
 }
 
 /// Moves the last use of all sessions this far into the past.
-fn pass(shared: &Shared, time: Duration) {
+fn pass(shared: &NamedPeersState, time: Duration) {
     for peer in shared.peers.lock().values_mut() {
         for running in peer.sessions.values_mut() {
             running.used = running.used.checked_sub(time).unwrap();

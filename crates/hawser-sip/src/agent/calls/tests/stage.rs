@@ -10,7 +10,8 @@ use hawser_types::{Instant, Rate};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
 use crate::agent::{
-    AnnouncerConfig, CallEvent, Claim, HostAgent, Keys, OwnAddress, Place, Verdict, candidates,
+    AnnouncerConfig, CallEvent, CandidateLink, Claim, HostAgent, Keys, OwnAddress, Verdict,
+    candidates,
 };
 use crate::digest::{Algorithm, Answerer};
 use crate::directory::{Directory, DirectoryConfig, Output};
@@ -205,7 +206,7 @@ impl Stage {
             rate: Rate::from_bits_per_second(1_000_000),
         };
         host.agent.set_addresses(now, vec![own]);
-        let place = Place {
+        let place = CandidateLink {
             addresses: vec![at.ip()],
             seen: None,
             share: Q::ONE,
