@@ -1,6 +1,5 @@
 //! Converts the records of sessions to the reasons that are shown.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hawser_control::{
