@@ -151,8 +151,8 @@ impl Client {
         self.open_for(StreamGroup::OWN, metadata).await
     }
 
-    /// As [`Client::open`], on behalf of a group: groups have equal shares of what either end
-    /// sends.
+    /// As [`Client::open`], on behalf of a group: groups have equal shares of the data that either
+    /// end sends.
     pub async fn open_for(
         &self,
         group: StreamGroup,
@@ -177,7 +177,8 @@ impl Client {
         }
     }
 
-    /// True if the gateway has said that it takes associations, which implies that it knows calls.
+    /// True if the gateway has announced that it takes associations, which implies that its version
+    /// knows calls.
     pub fn knows_calls(&self) -> bool {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.datagram_port().is_some(),
@@ -217,7 +218,7 @@ impl Client {
         }
     }
 
-    /// Waits until a session satisfies `condition`, which is tested after each of its changes.
+    /// Waits until a session satisfies `condition`, which is tested after each change of a session.
     async fn heard(
         &self,
         patience: Duration,
@@ -299,8 +300,8 @@ impl Client {
         self.shared.reached.subscribe()
     }
 
-    /// Sets the gateway's addresses. The session goes on: each link gets other connections to the
-    /// gateway, and those to the old addresses end once the others stand.
+    /// Sets the gateway's addresses. The session goes on: each link gets connections to the new
+    /// addresses, and connections to the old addresses end once the new ones are established.
     pub fn set_addresses(&self, addresses: Vec<HostPort>) {
         self.shared.set_addresses(addresses);
     }
@@ -314,7 +315,7 @@ impl Client {
         }
     }
 
-    /// The addresses of the gateway's UDP port, at each address that channels lead to.
+    /// The gateway's UDP port at each address that channels lead to.
     pub fn datagram_addresses(&self) -> Vec<SocketAddr> {
         let State::Running(driver) = &*self.shared.current.borrow() else {
             return Vec::new();
@@ -338,7 +339,7 @@ impl Client {
     }
 
     /// The applications of these streams of the running session, where [`BondStream::set_label`]
-    /// was called and its label knows the application by now.
+    /// was called and the label knows the application by now.
     pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.labels(streams),

@@ -10,12 +10,12 @@ use hawser_link::bind;
 /// How channels get their congestion control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Congestion {
-    /// Always this one; `None` leaves the system's default.
+    /// Always this control; `None` leaves the system's default.
     Fixed(Option<String>),
     /// The session chooses for each channel: see [`hawser_sched::ControlChoice`].
     ByPath {
-        /// The window-based control, which connections begin with: once bbr was on, pacing stays
-        /// on.
+        /// The window-based control. Connections begin with it, since pacing stays on once bbr was
+        /// used.
         window: &'static str,
     },
 }

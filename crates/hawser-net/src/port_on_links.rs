@@ -62,10 +62,11 @@ pub(crate) async fn follow<S>(
 #[derive(Default)]
 struct Sockets {
     open: BTreeMap<Place, AbortHandle>,
-    /// Places that lack a wanted socket, which was logged.
+    /// Places whose wanted socket could not be opened, which was logged.
     lacking: BTreeSet<Place>,
 }
 
+/// A link and an address to listen at.
 type Place = (LinkIndex, SocketAddr);
 
 impl Sockets {
@@ -83,7 +84,8 @@ impl Sockets {
         self.lacking.retain(is_there);
     }
 
-    /// Listens at an address on a link, unless that is done. Returns whether it is done.
+    /// Listens at an address on a link, unless a socket does already. Returns whether a socket
+    /// listens there now.
     fn open(
         &mut self,
         link: &Link,
