@@ -51,8 +51,8 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
                         let join = join(&shared, &driver, link, offered.stream);
                         joining.push(join.instrument(span));
                     }
-                    Some(link) => tell(&mut missed, &link.name, &"too many such channels"),
-                    None => tell(&mut missed, "?", &"its link may not be used"),
+                    Some(link) => tell(&mut missed, &link.name, &"too many channels of this kind"),
+                    None => tell(&mut missed, "?", &"the connection's link may not be used"),
                 }
             }
             Some((link, joined)) = joining.next(), if !joining.is_empty() => match joined {
@@ -108,5 +108,6 @@ fn tell(missed: &mut u64, link: &str, problem: &dyn Display) {
     }
 }
 
-/// Most channels: enough for each pair of a link here and a further link of the gateway, of a few.
+/// Most channels: enough for every pair of a link here and a further link of the gateway, with a
+/// few links at each end.
 const MAX_CHANNELS: usize = 16;

@@ -52,7 +52,7 @@ pub(super) struct Candidates {
 
 impl Locator {
     /// Searches for the gateway over `links`. `reached`: where it was reached before; `addresses`:
-    /// as configured. Their names are looked up unless that was done a moment ago.
+    /// as configured. Looks up the names in `addresses`, unless that was done a moment ago.
     pub(super) fn search(
         &self,
         reached: &[SocketAddr],

@@ -43,8 +43,9 @@ pub struct ClientConfig {
     /// The initial transport of chunks, both ways:
     /// [`Client::set_transport`](super::Client::set_transport) changes it.
     pub transport: TransportChoice,
-    /// Carries every connection to the gateway; `None`: the machine's links do. With a relay, an
-    /// association still goes over the links; `addresses` are those of the gateway's UDP port then.
+    /// Carries every TCP connection to the gateway; `None`: the machine's links do. With a relay,
+    /// an association still goes over the links; `addresses` are then those of the gateway's UDP
+    /// port.
     pub relay: Option<Arc<dyn Relay>>,
     /// Takes connections that the gateway begins; `None`: there are no such connections.
     pub join_port: Option<Arc<JoinPort>>,

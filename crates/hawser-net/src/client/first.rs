@@ -46,8 +46,8 @@ pub(super) struct First {
     pub(super) channel: ChannelId,
 }
 
-/// Tries over every link until one connection stands. Each link fails and retries by itself: a
-/// silent link delays no other.
+/// Tries over every link until one connection is established. Each link fails and retries by
+/// itself: a silent link delays no other.
 pub(super) async fn connect(shared: &Arc<Shared>) -> First {
     let mut links = shared.links.clone();
     let mut rules = shared.rules.subscribe();
@@ -92,7 +92,7 @@ async fn persist(shared: &Shared, link: Link) -> Option<Won> {
                 match try_once(shared, &link).await {
                     Ok(won) => return Some(won),
                     Err(problem) => {
-                        tracing::debug!(%problem, "no connection yet");
+                        tracing::debug!(%problem, "cannot connect to the gateway yet");
                         shared.note_problem(&link, &problem);
                     }
                 }

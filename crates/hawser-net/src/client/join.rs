@@ -21,7 +21,8 @@ use hawser_link::bind::SocketOptions;
 use hawser_link::links::Link;
 
 /// Connects over `link` to `remote`, or else to the address that suits the link best; joins the
-/// session and adds the channel. Returns where it goes. `options`: of the connection's socket.
+/// session and adds the channel. Returns the channel and its remote address. `options`: of the
+/// connection's socket.
 pub(super) async fn join(
     shared: &Shared,
     driver: &Driver,

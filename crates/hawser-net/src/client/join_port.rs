@@ -90,7 +90,7 @@ impl JoinPort {
     /// `said`.
     ///
     /// # Errors
-    /// When `connection` is no connection, or `said` no valid offer.
+    /// When `connection` is not a TCP connection, or `said` is not a valid offer.
     pub fn take_passed(&self, connection: OwnedFd, said: &Offer) -> io::Result<()> {
         let stream = takeover::connection(connection)?;
         let gateway = stream.peer_addr()?;
@@ -113,7 +113,7 @@ impl Drop for JoinPort {
     }
 }
 
-/// Connections to one session that its gateway has begun, as their offers prove.
+/// Connections for one session, whose offers prove that the session's gateway has begun them.
 #[derive(Debug)]
 pub(super) struct Offers {
     id: SessionId,
@@ -296,8 +296,8 @@ async fn listen(waiting: Arc<Waiting>, listener: TcpListener) {
     accept_each(listener, takes).await;
 }
 
-/// The address that stands for all of this machine, at a free port: sockets that share the port
-/// would not notice that another program has it.
+/// Returns the unspecified address with `port`. Fails if another program has the port, which
+/// sockets that share the port would not notice.
 fn every_address(port: u16) -> io::Result<SocketAddr> {
     if let Some(before) = hawser_link::inherited::on_links_at(port) {
         return Ok(before);

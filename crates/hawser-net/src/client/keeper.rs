@@ -28,7 +28,7 @@ use crate::spans;
 use hawser_link::bind::SocketOptions;
 use hawser_link::links::Link;
 
-/// Runs until the session ends.
+/// Keeps the channels until the session ends.
 pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     let driver = first.driver.clone();
     let mut links = shared.links.clone();
@@ -126,7 +126,7 @@ impl LinkKeeper {
                 }
                 () = wake, if next.is_some() => {}
                 Ok(()) = addresses.changed() => {
-                    // Channels to its old address stay until others stand.
+                    // Channels to the old address stay until new ones are established.
                     if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
                         let link = &self.link.name;
                         tracing::info!(%link, %remote, "gateway has left this address");
@@ -160,7 +160,7 @@ impl LinkKeeper {
                     search,
                     max_segment,
                 } => {
-                    // Ports that are the gateway's alone are tried first each time.
+                    // Ports that the gateway shares with no service are tried first each time.
                     let is_own = |at: &SocketAddr| self.shared.shared_port(*at).is_none();
                     let remote = self.remote.filter(|at| !search && is_own(at));
                     attempts.push(self.attempt(role, remote, max_segment));
@@ -204,7 +204,7 @@ impl LinkKeeper {
         self.remote = Some(remote);
         self.broken_since = None;
         self.shared.note_reached(remote, false);
-        tracing::debug!(%remote, ?role, %channel, "joined");
+        tracing::debug!(%remote, ?role, %channel, "joined the session");
         self.publish(None);
     }
 

@@ -2,9 +2,9 @@
 //!
 //! A path is a link and one address: each link has one path at a time, so that there are as many
 //! paths as links, whatever the number of addresses. A link connects to all addresses at once and
-//! keeps the one that answers first. Of those that answer about as quickly, it takes the one that
-//! the fewest other links use, so that each connection of a gateway with several gets its share. A
-//! port shared with a service is tried a moment later.
+//! keeps the address that answers first. Of addresses that answer about as quickly, the link takes
+//! the one that the fewest other links use, so that each internet connection of the gateway gets
+//! its share. A port shared with a service is tried a moment later.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -65,9 +65,9 @@ pub(super) struct Shared {
     pub(super) endpoint: Mutex<Weak<AssociationEndpoint>>,
     /// Segments that do not arrive, by link, with the addresses that the link had at that time.
     lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
-    /// The client ends with its first session in which the gateway has answered.
+    /// True if the client ends with its first session in which the gateway has answered.
     pub(super) once: bool,
-    /// The session that the gateway knows no more.
+    /// The session that the gateway does not know any more.
     forgotten: Mutex<Option<SessionId>>,
     /// True if the next session begins with the invite rather than with the client's own key.
     enrolling: AtomicBool,
@@ -211,7 +211,7 @@ impl Shared {
         Ok(stream)
     }
 
-    /// Returns the port at `remote` if it is shared with a service.
+    /// Returns the port at `remote` if the gateway shares it with a service.
     pub(super) fn shared_port(&self, remote: SocketAddr) -> Option<&dyn SharedPort> {
         self.shared_port
             .as_deref()
@@ -342,7 +342,7 @@ impl Shared {
         }
     }
 
-    /// Notes that the gateway has answered, and knows this session no more.
+    /// Notes that the gateway has answered, and does not know this session any more.
     pub(super) fn note_forgotten(&self, driver: &Driver) {
         *self.forgotten.lock() = Some(driver.id());
     }
@@ -416,7 +416,7 @@ impl Shared {
             if is_open {
                 let old = std::mem::replace(state, State::Running(driver.clone()));
                 if let State::Running(old) = old {
-                    // At no time is the old session in neither place.
+                    // Under the lock of `current`: the old session is always in one of the places.
                     self.left.lock().push(old.clone());
                     before = Some(old);
                 }

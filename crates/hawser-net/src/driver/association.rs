@@ -109,7 +109,7 @@ struct Writer {
     id: ChannelId,
     channel: Arc<AssociationChannel>,
     writer: AssociationWriter,
-    /// The session's span, entered with samples and for log lines.
+    /// The session's span, entered for samples and log lines.
     span: Span,
 }
 
@@ -163,7 +163,7 @@ impl Writer {
         })
     }
 
-    /// Gives the association what it has room for. Returns false if it accepts nothing more.
+    /// Sends the records that the association has room for. Returns false if it accepts no more.
     fn send(&mut self, step: &mut Step) -> bool {
         let instructions = std::mem::take(&mut step.instructions);
         if !self.writer.has_work(&instructions) {

@@ -209,7 +209,7 @@ struct Writer {
     pending: Pending,
     writer: TcpWriter,
     choice: Choice,
-    /// The session's span, entered with samples and for log lines.
+    /// The session's span, entered for samples and log lines.
     span: Span,
 }
 

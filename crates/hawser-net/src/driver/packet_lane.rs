@@ -1,4 +1,4 @@
-//! The way of packets through a session, in the order in which they take it.
+//! The path of tunnels' packets through a session, in both directions.
 //!
 //! - Out: a tunnel gives packets to its lane ([`PacketLane::send`]), which queues them in the
 //!   association, else sends them as datagrams beside the stream that opened the tunnel.
@@ -81,9 +81,9 @@ impl PacketLane {
         counters.dropped.fetch_add(count - taken, Ordering::Relaxed);
     }
 
-    /// Hands packets of the peer to `sink`: from now on those for these networks that come over
-    /// the session's association, and those beside the stream while this is awaited. Ends when the
-    /// peer has ended the stream, whose own bytes are dropped.
+    /// Hands packets of the peer to `sink`: from now on, packets for these networks over the
+    /// session's association, and, while this is awaited, datagrams beside the stream. Ends when
+    /// the peer has ended the stream, whose own bytes are dropped.
     ///
     /// # Errors
     /// When the peer reset the stream, or the connection is over.
@@ -139,7 +139,7 @@ pub(super) struct PacketLanes {
     side: Side,
     association: RwLock<Weak<AssociationChannel>>,
     policy: Mutex<PacketPolicy>,
-    /// Sinks by the networks of their client's end, the latest first. A session has a few.
+    /// Sinks by the networks of their tunnel's client end, the latest first. A session has a few.
     sinks: RwLock<Vec<(IpNet, Arc<dyn PacketSink>)>>,
     counters: PacketCounters,
 }
@@ -194,7 +194,7 @@ impl PacketLanes {
         })
     }
 
-    /// Hands packets for these networks to `sink` from now on, until the answer is dropped.
+    /// Hands packets for these networks to `sink` until the returned value is dropped.
     fn register(&self, networks: Vec<IpNet>, sink: Arc<dyn PacketSink>) -> Registered<'_> {
         let mut sinks = self.sinks.write();
         let own = networks.into_iter().map(|net| (net, Arc::clone(&sink)));

@@ -13,7 +13,8 @@ use crate::clock;
 
 /// Runs the timeouts of the session, with fresh samples of its busy channels.
 ///
-/// Holds the session only while it works on it: the session ends with its last handle.
+/// Holds a reference to the session only while working on it, so that the session ends with its
+/// last handle.
 pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
     loop {
         let at = {

@@ -1,4 +1,4 @@
-//! From a TCP connection of any host to a session or a channel.
+//! Makes a session or a channel of a TCP connection from any host.
 
 use std::future::Future;
 use std::io;
@@ -61,16 +61,17 @@ pub async fn accept_each(
     }
 }
 
-/// Takes a connection, a stranger's until it proves its key; `remote` is for the log.
+/// Takes a connection, which counts as a stranger's until the client proves its key. `remote` is
+/// for the log.
 pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, origin: Origin) {
     let place = shared.half_open.enter(origin, Instant::now());
     shared.count(|counters| counters.connections += 1);
     tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
 }
 
-/// Takes a connection to a port shared with a service, if it speaks this protocol; returns it if it
-/// is the service's. Drops a connection that the client closes before it sends anything. The
-/// connection has a stranger's place until its owner is known.
+/// Takes a connection to a port shared with a service, if the client speaks this protocol. Returns
+/// the service's connections. Drops a connection that the client closes before it sends anything.
+/// The connection has a stranger's place until its owner is known.
 pub(super) async fn share(
     shared: &Arc<Shared>,
     stream: TcpStream,
@@ -113,7 +114,7 @@ pub(super) fn enter_join(
 /// Why a join is refused.
 struct Refused {
     reason: String,
-    /// The span of its session, if there is such a session.
+    /// The span of the session that the connection joins, if there is such a session.
     span: Span,
 }
 
@@ -141,8 +142,8 @@ async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place
     in_place(&shared, &place, remote, entering).await;
 }
 
-/// Does `work` once a stranger's connection has its place, for as long as it has it; `None` if it
-/// gets no place in time, or a newcomer takes it.
+/// Does `work` while a stranger's connection has its place. Returns `None` if the connection gets
+/// no place in time, or a newcomer takes the place.
 async fn in_place<T>(
     shared: &Shared,
     place: &Place,
@@ -157,7 +158,7 @@ async fn in_place<T>(
     done
 }
 
-/// Finds out whose a connection is, and gives it to a session. May be cancelled.
+/// Performs a connection's handshake or join, and gives it to a session. May be cancelled.
 async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: &Place) {
     let options = SocketOptions {
         congestion: shared.congestion.initial().map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Begins connections to clients that take them, from links that no channel of theirs came to.
+//! Begins connections to clients that accept them, from links that no channel of the client uses.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use crate::driver::Driver;
 use hawser_link::bind::{self, ConnectError, SocketOptions};
 use hawser_link::links::{self, Link};
 
-/// Does so for one session, for as long as it lives, if the gateway is configured to and the client
-/// has announced a port.
+/// Begins such connections for one session until it ends, if the gateway is configured to and the
+/// client has announced a port.
 pub(super) async fn serve(shared: &Shared, driver: &Driver) {
     let Some(further) = shared.further.get() else {
         return;
@@ -90,7 +90,7 @@ async fn told_port(driver: &Driver) -> Option<u16> {
 /// Updates the plan with the present links and channels.
 fn update(plan: &mut FurtherChannels, driver: &Driver, further: &Further, links: &[Link]) {
     let now = clock::now();
-    // In this order: a channel may end meanwhile, and its loss still be reported.
+    // Lists the channels first: one may end meanwhile, and its loss is still reported.
     let channels = driver.tcp_ends();
     for (channel, lost) in driver.take_lost_segments() {
         plan.handle_lost_segment(now, channel, lost);
@@ -127,7 +127,7 @@ fn note(
     let link = way.link.as_ref().map_or("?", |link| link.name.as_str());
     let Failed { why, problem } = match joined {
         Ok(channel) => {
-            tracing::info!(link, %remote, %channel, "the client has joined");
+            tracing::info!(link, %remote, %channel, "client joined the gateway's connection");
             if !plan.handle_joined(clock::now(), pair, channel) {
                 driver.drop_channel(channel);
             }
@@ -143,7 +143,10 @@ fn note(
         );
     } else if failures.count.is_power_of_two() {
         let count = failures.count;
-        tracing::info!(link, %remote, problem, count, "the client has not joined");
+        tracing::info!(
+            link, %remote, problem, count,
+            "client did not join the gateway's connection"
+        );
     }
 }
 

@@ -1,11 +1,12 @@
 //! The places of connections that have not proved who they are.
 //!
-//! Idle connections never keep a client out. A newcomer that finds its places taken displaces a
-//! connection that had time for a handshake, or a younger one of a network, and there of a source,
-//! that holds more places than the newcomer's own would then: a source of many connections
-//! displaces its own. Otherwise the newcomer waits in line: when a thousand clients come back at
-//! once after a restart, none of them stops another's handshake. If the line is full as well, that
-//! is a flood, and newcomers displace younger connections by chance, so that some finish.
+//! Idle connections never keep a client out. A newcomer whose places are all taken looks at the
+//! network, and there at the source, with the most places. It displaces that source's oldest
+//! connection if this had time for a handshake; or else any of its connections if the newcomer's
+//! own network or source would still have fewer places. So a source of many connections displaces
+//! its own. Otherwise the newcomer waits in line: when a thousand clients come back at once after a
+//! restart, none of them stops another's handshake. If the line is full as well, which is a flood,
+//! newcomers displace younger connections by chance, so that some handshakes finish.
 //!
 //! A connection that joins a live session moves to a place of that session, which strangers can't
 //! take: a join needs the session's id and a number that was granted to the session.
@@ -42,7 +43,7 @@ pub(crate) struct HalfOpen {
 pub(crate) enum Origin {
     /// An address.
     Address(IpAddr),
-    /// A gateway, which says that the caller has this key.
+    /// A gateway that has passed on a caller, and says that the caller has this key.
     Relayed(PublicKey),
 }
 
@@ -110,8 +111,8 @@ impl Place {
             .has_place(limits, self.number, now)
     }
 
-    /// Does `work` once the connection has its place, for as long as it has it; `None` if it gets
-    /// no place within `patience`, or a newcomer takes it.
+    /// Does `work` while the connection has its place. Returns `None` if the connection gets no
+    /// place within `patience`, or a newcomer takes the place.
     pub(crate) async fn hold<T>(
         &self,
         patience: Duration,
@@ -183,7 +184,7 @@ enum Room {
 }
 
 impl Places {
-    /// Gives a newcomer a place, perhaps that of another, or one in the line.
+    /// Gives a newcomer a place, perhaps that of a displaced connection, or one in the line.
     fn welcome(&mut self, limits: &AcceptLimits, guest: Guest) {
         let number = self.next;
         self.next += 1;
@@ -260,13 +261,13 @@ impl Places {
     /// Takes the place of a connection away.
     fn displace(&mut self, victim: u64) {
         if let Some(guest) = self.holders.remove(victim) {
-            // A connection that does not wait yet learns of this when it does.
+            // The permit stays until the connection waits for it.
             guest.displaced.notify_one();
         }
     }
 
-    /// Frees a place, which goes to the first connection in the line that it fits; returns whether
-    /// a holder had the place.
+    /// Frees a place, which goes to the first connection in the line that may have it. Returns
+    /// whether a holder had the place.
     fn remove(&mut self, limits: &AcceptLimits, number: u64) -> bool {
         self.line.remove(number);
         let is_freed = self.holders.remove(number).is_some();

@@ -12,7 +12,7 @@ pub(super) struct Probing {
     clients: Arc<Mutex<HashSet<PublicKey>>>,
 }
 
-/// A client whose sessions are asked now; no more once this is dropped.
+/// A client whose sessions are asked now, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Probed {
     clients: Arc<Mutex<HashSet<PublicKey>>>,

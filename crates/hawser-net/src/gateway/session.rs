@@ -36,7 +36,7 @@ pub(super) async fn serve(
     };
     match peer {
         Some(peer) if peer == key || shared.give(driver.id(), peer) => {
-            // Never ends by itself.
+            // This future never ends by itself.
             let adding = async {
                 tokio::join!(
                     associate::serve(&shared, &driver),
@@ -85,7 +85,7 @@ async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends
                 sent = shared.arrivals.send(arrival) => if sent.is_err() {
                     return;
                 },
-                // The application accepts no sessions now; one that is over must not be kept.
+                // The application accepts no sessions now; a session that is over must not be kept.
                 () = ended(driver) => return,
             }
             ended(driver).await;

@@ -228,8 +228,8 @@ impl Shared {
         *self.counters.lock()
     }
 
-    /// Makes room for one more session of `peer`, if its limits leave none: a client that was
-    /// restarted has sessions that no link leads to, which would live on for a while.
+    /// Makes room for one more session of `peer`, if the limits leave none: a client that was
+    /// restarted has sessions without a link, which would live on for a while.
     pub(super) fn make_room(
         &self,
         sessions: &mut HashMap<SessionId, Entry>,
@@ -247,8 +247,8 @@ impl Shared {
         oldest.map(|entry| entry.driver.abort()).is_some()
     }
 
-    /// Assigns a session to `peer`. It began with the key of an invite, and so was not counted
-    /// among the client's. Returns false if the client has too many sessions then.
+    /// Assigns a session to `peer`. The session began with the key of an invite, and so did not
+    /// count among the client's sessions. Returns false if the client has too many sessions then.
     pub(super) fn give(&self, session: SessionId, peer: PublicKey) -> bool {
         let mut sessions = self.sessions.lock();
         let own = sessions
@@ -342,7 +342,7 @@ impl Shared {
         }
     }
 
-    /// True if a session counts with those from `from`, where sources are limited at all.
+    /// True if a session counts for the limit of the source of `from`; false without such a limit.
     fn shares_source(&self, entry: &Entry, from: IpAddr) -> bool {
         self.config.limits.sessions_per_source < usize::MAX
             && source_of(entry.ends.remote.ip()) == source_of(from)

@@ -30,7 +30,8 @@ impl Shares {
         self.send
     }
 
-    /// Takes a session's share and half of its recorder's memory of each kind, if they are left.
+    /// Takes a session's share and half of its recorder's memory from each kind of memory. Returns
+    /// false, and takes nothing, if too little is left.
     pub(super) fn take(&mut self, recorder: u64) -> bool {
         if self.send < MIN_SENDING {
             return false;
