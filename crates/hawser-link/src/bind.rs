@@ -78,7 +78,7 @@ impl SocketOptions {
             .with_retries(KEEPALIVE_RETRIES);
         socket
             .set_tcp_keepalive(&alive)
-            .map_err(|e| ConnectError::system("ask for signs of life", e))?;
+            .map_err(|e| ConnectError::system("enable TCP keepalive", e))?;
         socket
             .set_tcp_nodelay(self.no_delay)
             .map_err(|e| ConnectError::system("switch off the delay of small writes", e))
@@ -182,8 +182,8 @@ pub fn share_port(listener: &TcpListener) -> io::Result<()> {
     SockRef::from(listener).set_reuse_port(true)
 }
 
-/// Listens on `address` for connections that arrive by one link, and answers them by that link. It
-/// takes precedence over a socket that listens on the same port for all links.
+/// Listens on `address` for connections that arrive by one link, and answers them by that link. The
+/// socket takes precedence over a socket that listens on the same port for all links.
 pub fn listen_on_link(address: SocketAddr, link: LinkIndex) -> io::Result<TcpListener> {
     if let Some(inherited) = inherited::take_on_link(address, link) {
         return Ok(inherited);

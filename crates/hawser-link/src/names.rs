@@ -47,7 +47,7 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct Memory {
     cache: Cache,
-    /// Time until which the system's resolver gets no head start, since it was silent.
+    /// Until then the system's resolver gets no head start, since it was silent.
     silent_until: Option<Instant>,
 }
 

@@ -24,7 +24,7 @@ fn release() -> io::Result<()> {
     sys::release_pages(unwritten(&mappings, &program.to_string_lossy()))
 }
 
-/// Returns the parts of memory that show `file` unchanged, by a text of the form of
+/// Returns the parts of memory that map `file` unchanged, from a text of the form of
 /// `/proc/PID/smaps`: they are not writable, and no page of them is a copy.
 fn unwritten(mappings: &str, file: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
@@ -53,8 +53,8 @@ fn heading(line: &str) -> Option<Range<usize>> {
     (range.start < range.end).then_some(range)
 }
 
-/// First, when links have joined and the first connections are open; then, when rare work, such as
-/// the capture's loading or the measurements of `auto`, is done as well.
+/// Pauses before each release: first, until links have joined and the first connections are open;
+/// then, until rare work, such as the capture's loading or the measurements of `auto`, is done.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(40)];
 
 #[cfg(test)]

@@ -204,7 +204,8 @@ fn delivered(message: &AddressMessage) -> Vec<IpAddr> {
     [Some(address), anycast].into_iter().flatten().collect()
 }
 
-/// Returns the routers' anycast address of a network, its first; `None` in a network of two.
+/// Returns the routers' anycast address of a network, which is its first address. Networks of one
+/// or two addresses have no such address.
 ///
 /// Source: RFC 4291 §2.6.1, RFC 6164 §5.1.
 fn routers_anycast(address: Ipv6Addr, prefix_length: u8) -> Option<IpAddr> {

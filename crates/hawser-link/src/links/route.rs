@@ -176,7 +176,7 @@ const fn route_address(address: IpAddr) -> RouteAddress {
     }
 }
 
-/// Shorter, since a connection waits for the answer.
+/// Shorter than [`PATIENCE`], since a connection waits for the answer.
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 /// Routes change; a page's connections, which go to the same few hosts, are made within a moment.
 const HOLDS: Duration = Duration::from_secs(2);

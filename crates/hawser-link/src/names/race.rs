@@ -89,9 +89,9 @@ async fn of_family(
     }
 }
 
-/// Returns the first answer with records from any server over any link. Without one, returns the
-/// answer that there are none, after a moment without other answers: the name may exist in another
-/// link's network only.
+/// Returns the first answer with records from any server over any link. Without one, returns an
+/// answer that there are no records, after a moment without other answers: the name may exist in
+/// another link's network only.
 pub(super) async fn ask(
     targets: &[LinkServers],
     query: &[u8],
