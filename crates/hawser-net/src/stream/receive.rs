@@ -25,7 +25,7 @@ pub struct RecvStream {
     unordered: bool,
 }
 
-/// Bytes of a stream with their place in it.
+/// Bytes of a stream with their position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chunk {
