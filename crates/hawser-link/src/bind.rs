@@ -282,7 +282,7 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
         return Ok(());
     };
     // Delays the choice of the port until the remote address is known, so that connections to
-    // different destinations can share one. On refusal every connection has its own port.
+    // different destinations can share a port. If refused, every connection has its own port.
     let no_port = sys::set_int_option(
         socket.as_fd(),
         libc::IPPROTO_IP,
@@ -314,7 +314,7 @@ fn source_for(link: &Link, remote: IpAddr) -> Result<Option<IpAddr>, ConnectErro
     if let IpAddr::V6(remote) = remote
         && remote.is_unicast_link_local()
     {
-        // The source is then link-local as well, and `Link` does not list such addresses.
+        // The source must be link-local as well, and `Link` does not list link-local addresses.
         return Ok(None);
     }
     link.source_address(remote)
@@ -344,7 +344,7 @@ fn open_stream_socket(address: SocketAddr, protocol: Protocol) -> io::Result<Soc
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
-        // Unchanged, as it may name a scope.
+        // Unchanged, as the address may name a scope.
         IpAddr::V6(_) => address,
     }
 }

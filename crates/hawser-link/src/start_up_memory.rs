@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// Gives this memory back once the program has started. A page of the file that is needed again is
-/// mapped again, and read from the disk only if the kernel has dropped it since.
+/// Gives back the memory that only the start needed, once the program has started. A page of the
+/// program's file that is needed again is mapped again, and read from the disk only if the kernel
+/// has dropped it since.
 pub async fn release_after_start() {
     for pause in PAUSES {
         tokio::time::sleep(pause).await;

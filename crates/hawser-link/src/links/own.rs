@@ -188,7 +188,7 @@ fn delivered(message: &AddressMessage) -> Vec<IpAddr> {
     let (mut own, mut shown) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            // On a point-to-point link the other attribute is the peer's.
+            // On a point-to-point link the other attribute is the peer's address.
             AddressAttribute::Local(address) => own = Some(*address),
             AddressAttribute::Address(address) => shown = Some(*address),
             _ => {}

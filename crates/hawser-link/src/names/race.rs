@@ -185,8 +185,8 @@ pub(super) fn rank(reply: &Reply) -> Rank {
 const NEXT_SERVER: Duration = Duration::from_millis(250);
 /// Time for other links to find a name that one link does not know.
 const OTHER_LINKS: Duration = Duration::from_millis(300);
-/// As [`OTHER_LINKS`], if the name exists without such records. Most names have no IPv6 addresses,
-/// and programs wait for that answer as well.
+/// As [`OTHER_LINKS`], if the name exists but has no such records. Most names have no IPv6
+/// addresses, and programs wait for that answer as well.
 const OTHER_RECORDS: Duration = Duration::from_millis(50);
 /// Time for the addresses of the other family. Source: RFC 8305 section 3.
 const OTHER_FAMILY: Duration = Duration::from_millis(50);
