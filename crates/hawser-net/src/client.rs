@@ -101,8 +101,8 @@ impl Client {
     }
 
     /// As [`Client::start_enrolled`], with a session that begins on an existing connection. Further
-    /// channels go to the configured addresses, and to the connection's remote address if none of
-    /// the others answers within a moment.
+    /// channels go to the configured addresses, and to the connection's remote address if no
+    /// configured address answers within a moment.
     pub fn start_on(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
@@ -112,14 +112,14 @@ impl Client {
     }
 
     /// As [`Client::start`], for one session: when a session ends in which the gateway has
-    /// answered, the client closes and begins no other.
+    /// answered, the client closes and begins no other session.
     pub fn start_once(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
         Self::begin(config, links, (enrolling, true), None)
     }
 
     /// As [`Client::start`] for a client that has enrolled before: it uses the invite only when the
-    /// gateway refuses its own key, as after a revocation.
+    /// gateway refuses the client's own key, as after a revocation.
     pub fn start_enrolled(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         Self::begin(config, links, (false, false), None)
     }
@@ -227,7 +227,7 @@ impl Client {
         let mut refusals = self.shared.refusals.subscribe();
         let asking = async {
             loop {
-                // A refused session may be over before it is seen.
+                // A refused session may be over before this loop sees it.
                 let driver = tokio::select! {
                     driver = self.ready(Duration::MAX) => driver?,
                     Ok(()) = refusals.changed() => return Err(OpenStreamError::NotAdmitted),

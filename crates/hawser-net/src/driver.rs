@@ -105,7 +105,7 @@ impl Driver {
         let charge = charge.map_err(|error| format!("no memory for a channel: {error}"))?;
         let reserve = |inner: &mut Inner, _| inner.session.reserve_join(spec.id);
         let reserved = self.shared.with(reserve);
-        // Two connections may have come this far with the same number: the first one gets it.
+        // Two connections may have passed `check_join` with the same number: the first one gets it.
         reserved.map_err(|error| error.to_string())?;
         channel::start(&self.shared, spec, new, charge);
         Ok(())

@@ -73,7 +73,7 @@ pub struct Gateway {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenToClientError {
-    /// The client has no session here that has a channel now.
+    /// No session of the client here has a channel now.
     #[error("no client with the key {0} is connected")]
     NotConnected(PublicKey),
     /// The session refuses the stream.
@@ -164,10 +164,10 @@ impl Gateway {
         self
     }
 
-    /// Begins connections to clients that take them, from those links named `names` that no channel
-    /// of the session came to. They go to the addresses that the clients came from, at the port
-    /// that the client announces. `links` follows the machine's links, `own` its addresses, to
-    /// which no connection goes.
+    /// Begins connections to clients that accept them, from those of the links `names` over which
+    /// no channel of the session arrived. The connections go to the addresses that the clients came
+    /// from, at the port that each client announces. `links` follows the machine's links, `own` its
+    /// addresses, to which no connection goes.
     #[must_use]
     pub fn joining_clients(
         self,

@@ -58,7 +58,7 @@ pub(crate) fn client() -> Span {
     info_span!(parent: None, "client", id = field::Empty)
 }
 
-/// Sets a client's id in its span: the client's name, or the beginning of its key without a name.
+/// Sets a client's id in its span: the client's name or, without a name, the beginning of its key.
 pub(crate) fn name_client(span: &Span, name: Option<&str>, key: &PublicKey) {
     match name {
         Some(name) => span.record("id", name),

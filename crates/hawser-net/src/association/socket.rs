@@ -64,14 +64,14 @@ struct Train {
     key: Option<Arc<DatagramKey>>,
 }
 
-/// Other sockets of this process at the same port.
+/// Whether other sockets use the port of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// This socket has no siblings.
+    /// No other socket uses the port.
     Alone,
     /// This socket is the first of several. Binding it fails if another program has the port.
     First,
-    /// This socket has siblings.
+    /// Other sockets of this process use the port already.
     Beside,
     /// Another process has sockets at the port, and leaves incoming datagrams to this socket.
     After,

@@ -160,7 +160,7 @@ impl Keeper {
                 _ = links.changed() => self.follow().await,
                 _ = rules.changed() => self.follow().await,
                 Ok(()) = addresses.changed() => if self.has_lost_gateway() {
-                    // The association follows the gateway while one of its addresses stays.
+                    // The association goes on while the gateway keeps one of its addresses.
                     self.driver.drop_channel(id);
                     return;
                 },

@@ -27,7 +27,7 @@ pub struct ClientConfig {
     pub invite: Option<Invite>,
     /// A name for this client, which the gateway shows to people.
     pub name: String,
-    /// The links to use, by name; empty: every usable one.
+    /// The links to use, by name; empty: every usable link.
     pub links: Vec<String>,
     /// The user's initial rules for links, by name; links without rules are used normally.
     /// [`Client::set_rules`](super::Client::set_rules) changes them.

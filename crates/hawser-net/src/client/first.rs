@@ -27,7 +27,7 @@ use hawser_seal::{Handshake, TlsClient};
 type Won = (Link, SocketAddr, Handshake);
 
 /// A connection over a link. Its far end has proved the key that the client is configured with, and
-/// has seen the client's.
+/// has seen the client's key.
 #[derive(Debug)]
 pub struct FirstConnection {
     /// The link.
@@ -148,8 +148,8 @@ fn no_link(shared: &Shared) -> String {
     }
 }
 
-/// Tries the gateway's addresses over `link`: the next one when the last has failed or has not
-/// answered for a moment.
+/// Tries the gateway's addresses over `link`: the next address when the last one has failed or has
+/// not answered for a moment.
 async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
     let config = &shared.config;
     let identity = match shared.invite() {

@@ -44,7 +44,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     let mut first = Some(first);
     shared.statuses.lock().begin(driver.id());
     while driver.closed().is_none() {
-        // Links come and go; rules name links, sessions number them.
+        // After every change of links: rules name links, and sessions number them.
         shared.tell_rules(&driver);
         shared.tell_scheduler(&driver);
         let wanted = shared.usable_links();
@@ -66,7 +66,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
             let begun = first.take_if(|first| first.link.index == link.index);
             let keeper = LinkKeeper::new(&shared, &driver, link.clone(), begun);
             let span = spans::link(&link.name);
-            // Without lines of `debug`, the span of the session is the only one.
+            // If `debug` lines are disabled, only the session's span is left.
             let keeping = keeper.run().instrument(span).in_current_span();
             running.insert(link.index, (link, tasks.spawn(keeping)));
         }
@@ -209,8 +209,8 @@ impl LinkKeeper {
     }
 
     /// Finds out why joins break off. If the gateway proves its key in a new handshake, but answers
-    /// on no channel, it was restarted and does not know the session; else a host on the path
-    /// breaks joins. Channels of a silent link have not failed yet, and would live on for long.
+    /// on no channel, the gateway was restarted and does not know the session; else a host on the
+    /// path breaks joins. Channels of a silent link have not failed yet and would live on for long.
     async fn ask_gateway(&mut self) {
         let asked = self.broken_since.take().unwrap_or_else(clock::now);
         let driver = &self.driver;

@@ -75,7 +75,7 @@ struct Sessions {
 }
 
 impl Sessions {
-    /// Makes the session `begun`, or else a new one, the current one. Returns `None` once the
+    /// Makes a session the current one: `begun`, or else a new session. Returns `None` once the
     /// client is closed.
     async fn begin(&self, begun: Option<First>) -> Option<First> {
         let first = match begun {

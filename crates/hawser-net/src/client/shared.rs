@@ -164,7 +164,7 @@ impl Shared {
     pub(super) fn machine_links(&self) -> Vec<Link> {
         let links = self.links.borrow();
         let mut usable = if self.config.is_local() {
-            // Only loopback leads there, whichever links were configured.
+            // Only loopback leads to a local gateway, whichever links were configured.
             links
                 .iter()
                 .filter(|l| l.loopback && l.up)
@@ -475,5 +475,5 @@ const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
 /// Memory that channels read into, beyond what each needs for one record.
 const MOST_READ_MEMORY: ByteCount = ByteCount::from_mib(16);
 const NO_ADDRESS_YET: &str = "no address of the gateway is found yet";
-/// Gateways have a few addresses, and old ones are soon forgotten.
+/// Most addresses kept: gateways have a few addresses, and old ones are soon forgotten.
 const MAX_REACHED: usize = 8;

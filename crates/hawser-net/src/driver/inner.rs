@@ -308,7 +308,7 @@ impl Drop for Inner {
     }
 }
 
-/// The code with which a gateway ends the session of a client that it does not, or no more, admit.
+/// The code with which a gateway ends the session of a client that is not admitted (any more).
 pub(crate) const CLOSE_REFUSED: u32 = 1;
 /// The place of the writing task among a channel's tasks.
 const WRITER: usize = 1;

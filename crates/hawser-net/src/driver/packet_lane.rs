@@ -156,8 +156,8 @@ struct PacketCounters {
 
 impl PacketLanes {
     /// Gives packets to the tunnels that they are for. A client drops packets that are for no
-    /// tunnel. A gateway gives packets with the address of no client of the session to any tunnel,
-    /// which refuses and counts them.
+    /// tunnel. A gateway gives packets whose address belongs to no tunnel of the session to any
+    /// tunnel, which refuses and counts them.
     fn hand_on(&self, packets: &mut Vec<Bytes>) {
         let count = packets.len() as u64;
         self.counters.received.fetch_add(count, Ordering::Relaxed);

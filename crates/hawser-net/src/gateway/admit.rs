@@ -249,8 +249,8 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     shared.begun.send_modify(|begun| *begun += 1);
 }
 
-/// Reads the prelude of a joining connection, and continues with the connection here or, if its
-/// session is the predecessor's, there.
+/// Reads the prelude of a joining connection. Passes the connection to the predecessor if the
+/// session is not here, else adds it to the session.
 async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), Refused> {
     let prelude = read_prelude(&mut stream).await?;
     let is_here = shared.sessions.lock().contains_key(&prelude.session);
@@ -295,7 +295,7 @@ async fn join_with(
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time that a connection waits in line for a place.
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
-/// Time for which the kernel holds back a silent connection; it counts in retransmissions.
+/// Time for which the kernel holds back a silent connection, rounded to retransmissions.
 const DEFERRED: Duration = Duration::from_secs(1);
 /// Stands for the address of a connection that has ended meanwhile.
 const UNKNOWN: SocketAddr = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0));

@@ -233,7 +233,7 @@ const MAX_ENDED: usize = 2;
 /// Most associations that are ended in one go for the memory that they take.
 const MAX_ENDED_AT_ONCE: usize = 16;
 
-/// An association has no more addresses.
+/// Most local addresses: an association has no more.
 const MAX_LOCALS: usize = 16;
 
 /// Local addresses that are not bound to a link.

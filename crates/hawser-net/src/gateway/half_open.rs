@@ -98,7 +98,7 @@ impl Place {
     /// Waits until this is a place among the half-open connections.
     pub(super) async fn ready(&self) {
         while !self.has_place(Instant::now()) {
-            // Meanwhile the time of other connections may be over.
+            // Meanwhile other connections may have had their time for a handshake.
             let _ = timeout(LOOK_AGAIN, self.ready.notified()).await;
         }
     }

@@ -25,8 +25,8 @@ use crate::port_on_links;
 use hawser_link::links::Link;
 use hawser_link::{bind, inherited};
 
-/// Returns the address of `listener` if that stands for every address; single links can then listen
-/// on its port as well.
+/// Returns the address of `listener` if it is unspecified (`0.0.0.0`, `[::]`). Single links can
+/// then listen on its port as well.
 pub(super) fn everywhere(listener: &TcpListener) -> Option<SocketAddr> {
     let address = listener.local_addr().ok()?;
     (address.ip().is_unspecified() && bind::share_port(listener).is_ok()).then_some(address)

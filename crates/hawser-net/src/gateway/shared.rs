@@ -101,8 +101,8 @@ pub struct Incoming {
     pub peer: PublicKey,
     /// Both ends of the session's first connection.
     pub ends: Ends,
-    /// The client's address and port at the TCP channel that brought the opening. `None` if that
-    /// channel is gone, or is an association.
+    /// The client's address and port on the TCP channel over which the client opened the stream;
+    /// `None` if that channel is gone, or is an association.
     pub from: Option<SocketAddr>,
     /// The client's budget: memory that is kept for the stream is charged to it.
     pub account: Budget,
@@ -309,7 +309,7 @@ impl Shared {
                     < limits.sessions_per_network)
     }
 
-    /// Makes the span of a client that has proved this key. It has a name once the client is
+    /// Makes the span of a client that has proved this key. The span has a name once the client is
     /// enrolled.
     pub(super) fn span_of(&self, key: &PublicKey) -> Span {
         let span = spans::client();

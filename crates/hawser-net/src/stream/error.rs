@@ -48,7 +48,7 @@ pub enum ReadError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The peer has stopped reading. Bytes that it did not hold are dropped.
+    /// The peer has stopped reading. Bytes that the peer does not hold are dropped.
     #[error("the peer stopped reading the stream with code {code}")]
     Stopped {
         /// The peer's code; 0 when it gave none.
