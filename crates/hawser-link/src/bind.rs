@@ -290,7 +290,8 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
         1,
     );
     if let Err(error) = no_port {
-        tracing::debug!(%error, "kernel chooses the port before it knows the destination");
+        tracing::debug!(%error,
+            "cannot delay the choice of the local port until the destination is known");
     }
     socket
         .bind(&SocketAddr::new(source, 0).into())
