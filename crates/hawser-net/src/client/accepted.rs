@@ -88,7 +88,7 @@ async fn join(
     stream: tokio::net::TcpStream,
 ) -> (Link, Result<ChannelId, JoinError>) {
     if let Err(error) = shared.socket_options().apply(&stream) {
-        tracing::debug!(%error, "the kernel refuses a socket option");
+        tracing::debug!(%error, "cannot set an option of the gateway's connection");
     }
     let remote = stream.peer_addr().ok();
     let path = (&link, Side::Gateway);

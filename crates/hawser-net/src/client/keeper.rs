@@ -53,7 +53,8 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
                 .iter()
                 .any(|now| now.index == *index && keeps_connections(now, link));
             if !same {
-                tracing::info!(link = %link.name, "link is gone, has changed or is forbidden");
+                tracing::info!(link = %link.name,
+                    "closing channels of a link that is gone, has changed or is forbidden");
                 task.abort();
                 shared.statuses.lock().remove(driver.id(), *index);
             }

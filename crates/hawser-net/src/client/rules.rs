@@ -1,4 +1,4 @@
-//! The user's rules, which name links, and sessions, which number them.
+//! Applies the user's rules, which name links, to sessions, which number links.
 
 use std::collections::BTreeMap;
 

@@ -165,7 +165,7 @@ async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, pla
         ..Default::default()
     };
     if let Err(error) = options.apply(&stream) {
-        tracing::debug!(%error, "the kernel refuses a socket option");
+        tracing::debug!(%error, "cannot set an option of the client's connection");
     }
     let mut first = [0];
     let word = match timeout(PATIENCE, stream.peek(&mut first)).await {

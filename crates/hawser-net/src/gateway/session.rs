@@ -147,7 +147,7 @@ async fn admit(
     let client = PublicKey::from_bytes(enrolment.key);
     let challenge = driver.keys().enrolment_challenge();
     if client.verify(&challenge, &enrolment.signature).is_err() {
-        tracing::warn!(%client, "an enrolment is not signed by the key that it names");
+        tracing::warn!(%client, "refused an enrolment that is not signed by the key that it names");
         return None;
     }
     let admission = Arc::clone(&shared.admission);

@@ -1,4 +1,4 @@
-//! The share of a gateway's next session, without sharing its memory out anew.
+//! Gives a gateway's next session its share of the memory without sharing out the memory anew.
 
 /// The share of the next session, as long as enough memory is left.
 #[derive(Debug, Default)]

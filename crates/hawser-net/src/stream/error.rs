@@ -34,7 +34,7 @@ pub enum ReadError {
         code: u32,
     },
     /// The stream was read out of order before, and can't be read in order any more.
-    #[error("the stream is read out of order")]
+    #[error("the stream was read out of order, and cannot be read in order any more")]
     Unordered,
     /// The stream is over: this side reset it.
     #[error("the stream is over")]
