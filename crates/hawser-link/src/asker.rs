@@ -72,7 +72,7 @@ impl Askers {
     }
 
     /// Looks among processes that were found lately. When a client of the daemon lists its open
-    /// connections, one process with many sockets tends to be asked for many times at once.
+    /// connections, many look-ups at once tend to be for one process with many sockets.
     fn look_again(&mut self, inode: u32) -> Option<u32> {
         let fresh = self
             .sockets
