@@ -50,7 +50,7 @@ impl KeyedEndpoints {
         Arc::clone(&self.timers)
     }
 
-    /// The waiters for datagrams that are for no endpoint.
+    /// The waiters for tokens, which arrive as datagrams for no endpoint.
     pub(super) fn tokens(&self) -> &Arc<Tokens> {
         &self.tokens
     }

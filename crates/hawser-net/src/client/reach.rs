@@ -44,7 +44,7 @@ pub(super) async fn reach(
     let mut answered: Vec<(SocketAddr, Duration, TcpStream)> = Vec::new();
     let mut problem = None;
     let begun = Instant::now();
-    // Time after which no answer is quick enough.
+    // Time after which answers come too late to be chosen.
     let mut end = None;
     loop {
         tokio::select! {

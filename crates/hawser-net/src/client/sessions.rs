@@ -42,7 +42,7 @@ pub(super) async fn run(shared: Arc<Shared>, begun: Option<FirstConnection>) {
             }
         };
     }
-    // Superseded sessions may have data to deliver, for as long as closing waits for that.
+    // Superseded sessions may still have data to deliver while the client closes.
     while sessions.left.join_next().await.is_some() {}
 }
 

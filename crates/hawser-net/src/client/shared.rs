@@ -288,7 +288,7 @@ impl Shared {
         self.note_link(link, &waits_for, |before| before == NO_ADDRESS_YET);
     }
 
-    /// Notes `text`, unless the link has another text that may not be replaced.
+    /// Sets the problem of a link to `text`, unless the present problem may not be replaced.
     fn note_link(&self, link: &Link, text: &str, may_replace: impl Fn(&str) -> bool) {
         if !matches!(*self.current.borrow(), State::Connecting(_)) {
             return;

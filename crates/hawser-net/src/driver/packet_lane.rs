@@ -144,7 +144,7 @@ pub(super) struct PacketLanes {
     counters: PacketCounters,
 }
 
-/// As the fields of [`TunnelCounts`].
+/// Numbers of packets, as in [`TunnelCounts`].
 #[derive(Default)]
 struct PacketCounters {
     over_association: AtomicU64,

@@ -125,7 +125,7 @@ pub(super) struct OfSession<'a> {
 impl OfSession<'_> {
     /// Takes the association that the client has announced.
     pub(super) async fn take(&mut self, driver: &Driver, id: ChannelId) -> Result<(), String> {
-        // The peer goes on to another association, and has had time to learn that these are over.
+        // The client begins another association, and has had time to learn that old ones are over.
         let excess = self.keys.len().saturating_sub(MAX_ENDED);
         let standing = self.endpoint.forget_ended(&self.keys[..excess]);
         self.keys.splice(..excess, standing);
