@@ -23,7 +23,7 @@ pub struct Process {
     pub executable: Option<String>,
     /// User that owns the connection.
     pub user: u32,
-    /// Path of the control group, from the root of the second hierarchy.
+    /// Path of the control group in the cgroup v2 hierarchy.
     pub cgroup: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Askers {
     }
 
     /// Looks among processes that were found lately. When a client of the daemon lists its open
-    /// connections, one process with many sockets tends to be asked for many times at once.
+    /// connections, many look-ups at once tend to be for one process with many sockets.
     fn look_again(&mut self, inode: u32) -> Option<u32> {
         let fresh = self
             .sockets
@@ -117,7 +117,7 @@ impl Askers {
         let holds = |process| open_files(process).any(|file| file == socket);
         let found = numbers.into_iter().find(|process| holds(*process));
         // This process can search almost all processes of its own user, and all when privileged:
-        // that one socket is not found says nothing about the others.
+        // one socket that is not found says nothing about other sockets.
         let is_foreign = self.own != ROOT && user != self.own;
         if found.is_none() && is_foreign && self.hidden.len() < MAX_HIDDEN {
             self.hidden.insert(user, now);
@@ -165,13 +165,13 @@ fn request(local: SocketAddr, remote: SocketAddr) -> Option<Vec<u8>> {
     // Sequence number and port id: the kernel fills in the latter.
     bytes.extend_from_slice(&[0; 8]);
     bytes.extend_from_slice(&[family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
-    // In any state.
+    // The socket may be in any state.
     bytes.extend_from_slice(&u32::MAX.to_ne_bytes());
     bytes.extend_from_slice(&local.port().to_be_bytes());
     bytes.extend_from_slice(&remote.port().to_be_bytes());
     bytes.extend_from_slice(&octets(from));
     bytes.extend_from_slice(&octets(to));
-    // On any interface, with any cookie.
+    // The socket may be on any interface, and have any cookie.
     bytes.extend_from_slice(&0_u32.to_ne_bytes());
     bytes.extend_from_slice(&u64::MAX.to_ne_bytes());
     Some(bytes)
@@ -217,9 +217,9 @@ fn second_hierarchy(line: &str) -> Option<&str> {
 
 const SOCK_DIAG_BY_FAMILY: u32 = 20;
 const REQUEST: usize = 72;
-/// Offset of the type in `nlmsghdr`.
+/// Offset of the message type in `nlmsghdr`.
 const KIND_AT: usize = 4;
-/// Offset in `inet_diag_msg`, which follows the header.
+/// Offsets in the answer: the header, then `inet_diag_msg` with user and inode.
 const USER_AT: usize = 80;
 const INODE_AT: usize = 84;
 const MAX_ANSWER: usize = 8192;

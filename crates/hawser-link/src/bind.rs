@@ -78,7 +78,7 @@ impl SocketOptions {
             .with_retries(KEEPALIVE_RETRIES);
         socket
             .set_tcp_keepalive(&alive)
-            .map_err(|e| ConnectError::system("ask for signs of life", e))?;
+            .map_err(|e| ConnectError::system("enable TCP keepalive", e))?;
         socket
             .set_tcp_nodelay(self.no_delay)
             .map_err(|e| ConnectError::system("switch off the delay of small writes", e))
@@ -182,8 +182,8 @@ pub fn share_port(listener: &TcpListener) -> io::Result<()> {
     SockRef::from(listener).set_reuse_port(true)
 }
 
-/// Listens on `address` for connections that arrive by one link, and answers them by that link. It
-/// takes precedence over a socket that listens on the same port for all links.
+/// Listens on `address` for connections that arrive by one link, and answers them by that link. The
+/// socket takes precedence over a socket that listens on the same port for all links.
 pub fn listen_on_link(address: SocketAddr, link: LinkIndex) -> io::Result<TcpListener> {
     if let Some(inherited) = inherited::take_on_link(address, link) {
         return Ok(inherited);
@@ -282,7 +282,7 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
         return Ok(());
     };
     // Delays the choice of the port until the remote address is known, so that connections to
-    // different destinations can share one. On refusal every connection has its own port.
+    // different destinations can share a port. If refused, every connection has its own port.
     let no_port = sys::set_int_option(
         socket.as_fd(),
         libc::IPPROTO_IP,
@@ -290,7 +290,8 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
         1,
     );
     if let Err(error) = no_port {
-        tracing::debug!(%error, "kernel chooses the port before it knows the destination");
+        tracing::debug!(%error,
+            "cannot delay the choice of the local port until the destination is known");
     }
     socket
         .bind(&SocketAddr::new(source, 0).into())
@@ -314,7 +315,7 @@ fn source_for(link: &Link, remote: IpAddr) -> Result<Option<IpAddr>, ConnectErro
     if let IpAddr::V6(remote) = remote
         && remote.is_unicast_link_local()
     {
-        // The source is then link-local as well, and `Link` does not list such addresses.
+        // The source must be link-local as well, and `Link` does not list link-local addresses.
         return Ok(None);
     }
     link.source_address(remote)
@@ -344,7 +345,7 @@ fn open_stream_socket(address: SocketAddr, protocol: Protocol) -> io::Result<Soc
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
-        // Unchanged, as it may name a scope.
+        // Unchanged, as the address may name a scope.
         IpAddr::V6(_) => address,
     }
 }

@@ -47,14 +47,14 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct Memory {
     cache: Cache,
-    /// Time until which the system's resolver gets no head start, since it was silent.
+    /// Until then the system's resolver gets no head start, since it was silent.
     silent_until: Option<Instant>,
 }
 
 /// One answer of [`Names::search`].
 #[derive(Debug)]
 pub struct Finding {
-    /// The link that was asked over; `None` for the system's resolver.
+    /// The link over which its servers were asked; `None` for the system's resolver.
     pub link: Option<LinkIndex>,
     /// The addresses, or the error.
     pub result: Result<Vec<IpAddr>, LookupError>,
@@ -133,8 +133,8 @@ impl Names {
     }
 
     /// Returns all findings about `host`, as they arrive: by the system's resolver, and over each
-    /// of `links` by that link's own servers. For a host that proves its identity: a wrong address
-    /// does no harm then.
+    /// of `links` by that link's own servers. Only for a host that proves its identity, so that a
+    /// wrong address does no harm.
     pub fn search(
         &self,
         host: &HostName,

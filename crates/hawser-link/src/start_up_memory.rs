@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// Gives this memory back once the program has started. A page of the file that is needed again is
-/// mapped again, and read from the disk only if the kernel has dropped it since.
+/// Gives back the memory that only the start needed, once the program has started. A page of the
+/// program's file that is needed again is mapped again, and read from the disk only if the kernel
+/// has dropped it since.
 pub async fn release_after_start() {
     for pause in PAUSES {
         tokio::time::sleep(pause).await;
@@ -24,7 +25,7 @@ fn release() -> io::Result<()> {
     sys::release_pages(unwritten(&mappings, &program.to_string_lossy()))
 }
 
-/// Returns the parts of memory that show `file` unchanged, by a text of the form of
+/// Returns the parts of memory that map `file` unchanged, from a text of the form of
 /// `/proc/PID/smaps`: they are not writable, and no page of them is a copy.
 fn unwritten(mappings: &str, file: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
@@ -53,8 +54,8 @@ fn heading(line: &str) -> Option<Range<usize>> {
     (range.start < range.end).then_some(range)
 }
 
-/// First, when links have joined and the first connections are open; then, when rare work, such as
-/// the capture's loading or the measurements of `auto`, is done as well.
+/// Pauses before each release: first, until links have joined and the first connections are open;
+/// then, until rare work, such as the capture's loading or the measurements of `auto`, is done.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(40)];
 
 #[cfg(test)]

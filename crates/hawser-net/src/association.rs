@@ -1,17 +1,17 @@
 //! Associations over UDP: the sockets, and what drives them.
 //!
-//! Packets travel as they are, so that other stacks understand them (RFC 6951), or each sealed as a
-//! datagram with the keys of a session.
+//! A datagram carries an SCTP packet as it is, so that other SCTP stacks understand it (RFC 6951),
+//! or sealed with the keys of a session. A *place* is a local address on a link.
 //!
 //! Path of a received datagram: `receiver` reads a socket, `keyed_endpoints` finds the endpoint of
-//! its key, `keyed_endpoint` opens it and hands the packet to the association, and `handle` wakes
-//! the reader of its messages; `arrivals` hands on packets of a tunnel. Path of a sent datagram:
-//! `handle` changes an association, `keyed_endpoint` gathers its packets, and `socket` seals and
-//! sends them in trains.
+//! the datagram's key, `keyed_endpoint` decrypts the datagram and hands the packet to the
+//! association, and `handle` wakes the reader of messages; `arrivals` hands on packets of a tunnel.
+//! Path of a sent datagram: `handle` changes an association, `keyed_endpoint` gathers the packets,
+//! and `socket` seals and sends them in trains.
 //!
-//! Locks, in the order in which they are taken: the places; the table of endpoints, for a look-up
-//! alone; one endpoint, with its associations; and, under that, the outbox of a socket or the
-//! timers.
+//! Locks, in the order in which they are taken: the places; the table of endpoints, only for a
+//! look-up; one endpoint, with its associations; and, under the endpoint's lock, the outbox of a
+//! socket or the timers.
 
 mod arrivals;
 mod entry;
@@ -64,7 +64,7 @@ pub enum SealedError {
     /// The system gives no random numbers.
     #[error("can't make keys for cookies: {0}")]
     Random(#[from] io::Error),
-    /// The datagram channel's number was used before, or its key id is taken.
+    /// The datagram channel's number was used before, or another channel has the same key id.
     #[error("the datagram channel's keys are in use")]
     KeyInUse,
     /// The association can't begin.
@@ -78,7 +78,7 @@ impl AssociationEndpoint {
     /// tokio runtime.
     ///
     /// # Errors
-    /// When a socket can't be had, or can't be bound to its link.
+    /// When a socket can't be opened, or can't be bound to its link.
     pub fn bind(config: AssociationConfig, locals: &[Local], port: u16) -> io::Result<Self> {
         let endpoint = Self::bind_sealed(locals, port)?;
         let timers = endpoint.endpoints.timers();
@@ -87,8 +87,8 @@ impl AssociationEndpoint {
         Ok(endpoint)
     }
 
-    /// As [`Self::bind`], but silent towards every host without keys: associations come about by
-    /// [`Self::expect`] and [`Self::connect_sealed`] alone.
+    /// As [`Self::bind`], but silent towards every host without keys: associations begin only by
+    /// [`Self::expect`] and [`Self::connect_sealed`].
     ///
     /// # Errors
     /// As [`Self::bind`].
@@ -136,16 +136,15 @@ impl AssociationEndpoint {
         self.places.lock().set(locals)
     }
 
-    /// Allows packets to arrive at these places as well: by a link that does not own the address. A
-    /// detour becomes a place when a packet there names the key of an association; at most four do.
-    /// Detours need a port that was given with [`Self::bind_sealed`]. Must be called within a tokio
-    /// runtime.
+    /// Also receives packets at these detours: an address with a link that does not own it. Packets
+    /// leave from a detour, too, once a packet there has named the key of an association; at most
+    /// four detours are used so. Detours need a port that was given with [`Self::bind_sealed`].
+    /// Must be called within a tokio runtime.
     pub fn allow_detours(&self, detours: &[Local]) {
         self.places.lock().allow_detours(&self.places, detours);
     }
 
-    /// Begins an association that is not sealed with a host at these addresses (with their UDP
-    /// ports).
+    /// Begins an unsealed association with a host at these addresses (with their UDP ports).
     ///
     /// # Errors
     /// When no address can be reached from here, an association with the host exists already, or
@@ -160,8 +159,8 @@ impl AssociationEndpoint {
         Ok(self.handle(plain, id, changed))
     }
 
-    /// Begins an association under a seal with the peer at these addresses (with their UDP ports),
-    /// which expects it.
+    /// Begins a sealed association with the peer at these addresses (with their UDP ports). The
+    /// peer must expect the association.
     ///
     /// # Errors
     /// See [`SealedError`].
@@ -187,8 +186,8 @@ impl AssociationEndpoint {
         self.insert_sealed(below_seal(config), seal, true)
     }
 
-    /// Forgets keys that no association needs any more, without waiting for the peer's stragglers.
-    /// Keeps and returns the keys of associations that are established or expected.
+    /// Forgets keys that no association needs any more, without waiting for the peer's late
+    /// packets. Keeps and returns the keys of associations that are established or expected.
     pub fn forget_ended(&self, keys: &[KeyId]) -> Vec<KeyId> {
         self.endpoints.forget_ended(keys)
     }

@@ -49,7 +49,7 @@ pub use join_port::JoinPort;
 pub use link_statuses::LinkStatus;
 pub use relay::Relay;
 use sessions::{end_in_order, has_answered};
-use shared::{Shared, State};
+use shared::{ClientState, State};
 pub use shared_port::SharedPort;
 
 /// A client of one gateway. It connects, and reconnects when the session is lost, until it is
@@ -59,7 +59,7 @@ pub use shared_port::SharedPort;
 /// open there as soon as the client is admitted; open streams end in the earlier session.
 #[derive(Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -101,8 +101,8 @@ impl Client {
     }
 
     /// As [`Client::start_enrolled`], with a session that begins on an existing connection. Further
-    /// channels go to the configured addresses, and to the connection's remote address if none of
-    /// the others answers within a moment.
+    /// channels go to the configured addresses, and to the connection's remote address if no
+    /// configured address answers within a moment.
     pub fn start_on(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
@@ -112,14 +112,14 @@ impl Client {
     }
 
     /// As [`Client::start`], for one session: when a session ends in which the gateway has
-    /// answered, the client closes and begins no other.
+    /// answered, the client closes and begins no other session.
     pub fn start_once(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
         Self::begin(config, links, (enrolling, true), None)
     }
 
     /// As [`Client::start`] for a client that has enrolled before: it uses the invite only when the
-    /// gateway refuses its own key, as after a revocation.
+    /// gateway refuses the client's own key, as after a revocation.
     pub fn start_enrolled(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         Self::begin(config, links, (false, false), None)
     }
@@ -133,7 +133,7 @@ impl Client {
         let congestion = Congestion::choose(config.congestion.clone());
         let port = first.as_ref().map(|first| Arc::clone(&first.port));
         let span = spans::far_end(config.addresses.first(), &config.gateway);
-        let shared = Shared::new(config, links, congestion, port, (enrolling, once));
+        let shared = ClientState::new(config, links, congestion, port, (enrolling, once));
         let shared = Arc::new(shared);
         let running = sessions::run(Arc::clone(&shared), first);
         let task = tokio::spawn(running.instrument(span));
@@ -151,8 +151,8 @@ impl Client {
         self.open_for(StreamGroup::OWN, metadata).await
     }
 
-    /// As [`Client::open`], on behalf of a group: groups have equal shares of what either end
-    /// sends.
+    /// As [`Client::open`], on behalf of a group: groups have equal shares of the data that either
+    /// end sends.
     pub async fn open_for(
         &self,
         group: StreamGroup,
@@ -177,7 +177,8 @@ impl Client {
         }
     }
 
-    /// True if the gateway has said that it takes associations, which implies that it knows calls.
+    /// True if the gateway has announced that it takes associations, which implies that its version
+    /// knows calls.
     pub fn knows_calls(&self) -> bool {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.datagram_port().is_some(),
@@ -217,7 +218,7 @@ impl Client {
         }
     }
 
-    /// Waits until a session satisfies `condition`, which is tested after each of its changes.
+    /// Waits until a session satisfies `condition`, which is tested after each change of a session.
     async fn heard(
         &self,
         patience: Duration,
@@ -226,7 +227,7 @@ impl Client {
         let mut refusals = self.shared.refusals.subscribe();
         let asking = async {
             loop {
-                // A refused session may be over before it is seen.
+                // A refused session may be over before this loop sees it.
                 let driver = tokio::select! {
                     driver = self.ready(Duration::MAX) => driver?,
                     Ok(()) = refusals.changed() => return Err(OpenStreamError::NotAdmitted),
@@ -299,8 +300,8 @@ impl Client {
         self.shared.reached.subscribe()
     }
 
-    /// Sets the gateway's addresses. The session goes on: each link gets other connections to the
-    /// gateway, and those to the old addresses end once the others stand.
+    /// Sets the gateway's addresses. The session goes on: each link gets connections to the new
+    /// addresses, and connections to the old addresses end once the new ones are established.
     pub fn set_addresses(&self, addresses: Vec<HostPort>) {
         self.shared.set_addresses(addresses);
     }
@@ -314,7 +315,7 @@ impl Client {
         }
     }
 
-    /// The addresses of the gateway's UDP port, at each address that channels lead to.
+    /// The gateway's UDP port at each address that channels lead to.
     pub fn datagram_addresses(&self) -> Vec<SocketAddr> {
         let State::Running(driver) = &*self.shared.current.borrow() else {
             return Vec::new();
@@ -338,7 +339,7 @@ impl Client {
     }
 
     /// The applications of these streams of the running session, where [`BondStream::set_label`]
-    /// was called and its label knows the application by now.
+    /// was called and the label knows the application by now.
     pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.labels(streams),

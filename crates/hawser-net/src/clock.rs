@@ -9,14 +9,14 @@ pub fn now() -> Instant {
     Instant::from_nanos(u64::try_from(origin().elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Returns the same moment as tokio's timers count it.
+/// Converts an instant to the clock of tokio's timers.
 pub(crate) fn to_tokio(instant: Instant) -> tokio::time::Instant {
     tokio::time::Instant::from_std(
         origin() + std::time::Duration::from_nanos(instant.as_nanos().min(FAR)),
     )
 }
 
-/// The beginning of the time line, as tokio's timers count it.
+/// The beginning of the time line, on the clock of tokio's timers.
 pub(crate) fn began() -> tokio::time::Instant {
     tokio::time::Instant::from_std(origin())
 }

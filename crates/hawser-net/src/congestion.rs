@@ -10,12 +10,12 @@ use hawser_link::bind;
 /// How channels get their congestion control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Congestion {
-    /// Always this one; `None` leaves the system's default.
+    /// Always this control; `None` leaves the system's default.
     Fixed(Option<String>),
     /// The session chooses for each channel: see [`hawser_sched::ControlChoice`].
     ByPath {
-        /// The window-based control, which connections begin with: once bbr was on, pacing stays
-        /// on.
+        /// The window-based control. Connections begin with it, since pacing stays on once bbr was
+        /// used.
         window: &'static str,
     },
 }
@@ -70,7 +70,7 @@ impl Congestion {
 /// The congestion control of one channel, as chosen last.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// The window-based control; `None`: there is no choice.
+    /// The window-based control; `None`: the channel's control is fixed.
     window: Option<&'static str>,
     set: Control,
 }
@@ -87,8 +87,8 @@ impl Choice {
         }
     }
 
-    /// Gives the channel's connection the control that the session has chosen. `span`: the
-    /// session's.
+    /// Gives the channel's connection the control that the session has chosen. `span`: the span of
+    /// the session.
     pub(crate) fn set(&mut self, socket: &impl AsFd, control: Control, span: &Span) {
         let Some(window) = self.window.filter(|_| control != self.set) else {
             return;

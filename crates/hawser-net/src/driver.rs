@@ -46,7 +46,7 @@ pub(crate) use inner::CLOSE_REFUSED;
 use inner::{CHANNEL_CHARGE, Handle, Inner, Meter};
 use packet_lane::{KeptStream, PacketLanes};
 pub use packet_lane::{PacketLane, PacketSink};
-use shared::Shared;
+use shared::SharedSession;
 pub use streams::Label;
 pub(crate) use streams::Waiting;
 
@@ -54,13 +54,13 @@ pub(crate) use streams::Waiting;
 /// the last stream are gone, the session ends.
 #[derive(Clone)]
 pub(crate) struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSession>,
     lanes: Arc<PacketLanes>,
 }
 
 impl Driver {
-    /// Starts a session that has no channel yet. Needs a tokio runtime. Its span is in the current
-    /// one.
+    /// Starts a session that has no channel yet. Needs a tokio runtime. The session's span is a
+    /// child of the current span.
     ///
     /// `budgets`: the session takes its memory from them.
     pub(crate) fn start(
@@ -72,7 +72,7 @@ impl Driver {
     ) -> Self {
         let lanes = Arc::new(PacketLanes::new(side, config.packet_scheduler));
         let span = spans::session(keys.session_id(), side);
-        let shared = Shared::new(span, (side, config), keys, congestion, budgets);
+        let shared = SharedSession::new(span, (side, config), keys, congestion, budgets);
         let shared = Arc::new(shared);
         let timer = Arc::clone(&shared.timer);
         tokio::spawn(timer::run(Arc::downgrade(&shared), timer));
@@ -98,14 +98,14 @@ impl Driver {
         channel::start(&self.shared, spec, new, charge);
     }
 
-    /// As [`Driver::add_channel`], unless the number is not, or no longer, free for a join, or the
-    /// peer has no memory left.
+    /// As [`Driver::add_channel`], but fails if the channel's number is not free for a join (any
+    /// more), or the peer's memory budget is used up.
     pub(crate) fn admit_channel(&self, spec: ChannelSpec, new: NewChannel) -> Result<(), String> {
         let charge = self.shared.budgets.account.charge(CHANNEL_CHARGE);
         let charge = charge.map_err(|error| format!("no memory for a channel: {error}"))?;
         let reserve = |inner: &mut Inner, _| inner.session.reserve_join(spec.id);
         let reserved = self.shared.with(reserve);
-        // Two connections may have come this far with the same number: the first one gets it.
+        // Two connections may have passed `check_join` with the same number: the first one gets it.
         reserved.map_err(|error| error.to_string())?;
         channel::start(&self.shared, spec, new, charge);
         Ok(())
@@ -141,7 +141,7 @@ impl Driver {
         self.shared.lock().joins_port
     }
 
-    /// Both ends of the live TCP channels.
+    /// The addresses of both ends of each live TCP channel.
     pub(crate) fn tcp_ends(&self) -> Vec<ChannelEnds> {
         let inner = self.shared.lock();
         let ends = |(id, handle): (&ChannelId, &Handle)| match &handle.meter {
@@ -156,7 +156,7 @@ impl Driver {
         inner.channels.iter().filter_map(ends).collect()
     }
 
-    /// Address and port of the peer at the TCP channel that brought its opening of a stream; `None`
+    /// The peer's address and port on the TCP channel over which the peer opened `stream`; `None`
     /// if that channel is gone, or is an association.
     pub(crate) fn opened_from(&self, stream: StreamId) -> Option<SocketAddr> {
         let inner = self.shared.lock();
@@ -178,7 +178,7 @@ impl Driver {
         }
     }
 
-    /// Takes the channels that this gateway began and that lost large segments.
+    /// Takes the list of channels that this gateway began and that lost large segments.
     pub(crate) fn take_lost_segments(&self) -> Vec<(ChannelId, LostSegment)> {
         std::mem::take(&mut self.shared.lock().lost_segments)
     }
@@ -235,7 +235,7 @@ impl Driver {
         self.shared.lock().channels.keys().copied().collect()
     }
 
-    /// This end's addresses of the live ones among these channels.
+    /// This end's addresses of those `channels` that are live.
     pub(crate) fn addresses(
         &self,
         channels: &[ChannelSnapshot],
@@ -257,7 +257,7 @@ impl Driver {
         self.shared.lock().session.wanted_channels(link)
     }
 
-    /// Segments that do not arrive over a link.
+    /// The size of segments that do not arrive over a link, if such losses were found.
     pub(crate) fn lost_segment(&self, link: LinkIndex) -> Option<LostSegment> {
         self.shared.lock().session.lost_segment(link)
     }
@@ -336,8 +336,8 @@ impl Driver {
         }
     }
 
-    /// Returns at most `most` flows of packets, those active last, and the number of all. Their
-    /// links are the session's.
+    /// Returns at most `most` flows of packets, the most recently active, and the number of all
+    /// flows. The flows' links have the session's numbers.
     pub(crate) fn packet_flows(&self, most: usize) -> (Vec<PacketFlow>, usize) {
         // The lock of an association is never taken under that of the session.
         let TunnelFlows {
@@ -409,7 +409,7 @@ impl Driver {
         inner.streams.poll_incoming(cx, is_over)
     }
 
-    /// As [`Shared::poll_stream`].
+    /// As [`SharedSession::poll_stream`].
     pub(crate) fn poll_stream<R>(
         &self,
         cx: &mut Context<'_>,

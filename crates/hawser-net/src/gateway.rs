@@ -52,17 +52,17 @@ use hawser_seal::{TlsError, TlsServer};
 pub use limits::AcceptLimits;
 use port_links::OwnSockets;
 pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};
-use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
+use shared::{Entry, GatewayState, HandOver, REFUSED_PATIENCE, Senders};
 
 /// Accepts clients. Dropping it ends all sessions.
 pub struct Gateway {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
     arrivals: tokio::sync::Mutex<mpsc::Receiver<IncomingSession>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     /// The tasks that open the port, and keep it open on the links.
     listening: Vec<tokio::task::JoinHandle<()>>,
-    /// The addresses among those listened on that stand for every address.
+    /// The unspecified addresses (`0.0.0.0`, `[::]`) among those that the gateway listens on.
     everywhere: Vec<SocketAddr>,
     /// All addresses that the gateway listens on.
     addresses: Vec<SocketAddr>,
@@ -73,7 +73,7 @@ pub struct Gateway {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenToClientError {
-    /// The client has no session here that any link leads to now.
+    /// No session of the client here has a channel now.
     #[error("no client with the key {0} is connected")]
     NotConnected(PublicKey),
     /// The session refuses the stream.
@@ -90,8 +90,8 @@ pub struct GatewaySession {
     pub peer: PublicKey,
     /// The address that the session began from.
     pub remote: SocketAddr,
-    /// The addresses of this machine that its channels came to, by link as well: an association has
-    /// several.
+    /// This machine's address of each channel, on each of the channel's links: an association uses
+    /// several links.
     pub addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
     /// The session.
     pub session: SessionSnapshot,
@@ -113,7 +113,9 @@ impl Gateway {
             incoming: sender,
             arrivals,
         };
-        let shared = Arc::new(Shared::new(config, congestion, admission, tls, senders));
+        let shared = Arc::new(GatewayState::new(
+            config, congestion, admission, tls, senders,
+        ));
         let addresses = listeners.iter().filter_map(|it| it.local_addr().ok());
         let addresses: Vec<_> = addresses.collect();
         let everywhere = listeners.iter().filter_map(port::everywhere).collect();
@@ -134,9 +136,9 @@ impl Gateway {
         })
     }
 
-    /// Takes associations at the UDP port of the same number, for clients that want them; clients
-    /// are told. If that port can't be had, everything goes over TCP. To be called before
-    /// [`Self::with_links`], which knows the addresses of a gateway that listens on all of them.
+    /// Takes associations at the UDP port of the same number, and announces the port to clients. If
+    /// the port can't be opened, everything goes over TCP. To be called before [`Self::with_links`],
+    /// which finds the addresses of a gateway that listens on all of them.
     #[must_use]
     pub fn with_associations(self) -> Self {
         let predecessor = self.shared.config.predecessor.clone();
@@ -147,9 +149,10 @@ impl Gateway {
         self
     }
 
-    /// Sends answers by the link that a client came by from now on, if the gateway listens on every
-    /// address and the kernel permits it (Linux 5.7); else by the best route. `links` follows the
-    /// machine's links, as [`LinkMonitor`](hawser_link::links::LinkMonitor) gives them.
+    /// From now on, sends answers by the link on which the client's packets arrived, if the gateway
+    /// listens on every address and the kernel permits that (Linux 5.7); else by the best route.
+    /// `links` follows the machine's links, as [`LinkMonitor`](hawser_link::links::LinkMonitor)
+    /// gives them.
     #[must_use]
     pub fn with_links(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         if !self.everywhere.is_empty() {
@@ -163,10 +166,10 @@ impl Gateway {
         self
     }
 
-    /// Begins connections to clients that take them, from those links named `names` that no channel
-    /// of the session came to. They go to the addresses that the clients came from, at the port
-    /// that the client announces. `links` follows the machine's links, `own` its addresses, to
-    /// which no connection goes.
+    /// Begins connections to clients that accept them, from those of the links `names` over which
+    /// no channel of the session arrived. The connections go to the addresses that the clients came
+    /// from, at the port that each client announces. `links` follows the machine's links, `own` its
+    /// addresses, to which no connection goes.
     #[must_use]
     pub fn with_further_links(
         self,
@@ -179,8 +182,8 @@ impl Gateway {
         self
     }
 
-    /// Takes a connection that another gateway has passed on, of a caller that has the key `caller`
-    /// according to that gateway. `remote` stands for the caller's address in the log.
+    /// Takes a caller's connection that another gateway has passed on. According to that gateway,
+    /// `caller` is the caller's key. `remote` stands for the caller's address in the log.
     pub fn take(&self, stream: TcpStream, remote: SocketAddr, caller: PublicKey) {
         let origin = Origin::Relayed(caller);
         admit::enter(&self.shared, stream, remote, origin);
@@ -195,7 +198,7 @@ impl Gateway {
     /// Takes a connection that came to the successor of this process, and that joins a session.
     ///
     /// # Errors
-    /// When `connection` is no connection, or begins with something else than a join.
+    /// When `connection` is not a TCP connection, or does not begin with a join.
     pub fn take_join(&self, connection: OwnedFd, join: &Join) -> io::Result<()> {
         let stream = takeover::connection(connection)?;
         let prelude = JoinPrelude::decode(&join.said).ok_or(io::ErrorKind::InvalidData)?;
@@ -217,9 +220,9 @@ impl Gateway {
     }
 
     /// Takes a connection from `remote` to a port that the gateway shares with a service of this
-    /// machine, if the client's first bytes are this protocol's. Returns a connection of the
-    /// service, with nothing read off it: other bytes came, or none within 200 ms. Drops a
-    /// connection that ends before any byte came.
+    /// machine, if the client's first bytes are this protocol's. Otherwise, or if no bytes arrive
+    /// within 200 ms, returns the connection for the service, with nothing read off it. Drops a
+    /// connection that ends before any byte arrives.
     pub async fn share(&self, stream: TcpStream, remote: SocketAddr) -> Option<TcpStream> {
         admit::share(&self.shared, stream, remote).await
     }
@@ -264,8 +267,8 @@ impl Gateway {
         self.open_for(peer, StreamGroup::OWN, metadata)
     }
 
-    /// As [`Gateway::open`], on behalf of a group: groups have equal shares of what either end
-    /// sends.
+    /// As [`Gateway::open`], on behalf of a group: groups have equal shares of the data that either
+    /// end sends.
     pub fn open_for(
         &self,
         peer: &PublicKey,
@@ -283,7 +286,7 @@ impl Gateway {
         self.latest(peer).is_some()
     }
 
-    /// The latest session of a client that is connected.
+    /// The client's latest session that has a channel now.
     fn latest(&self, peer: &PublicKey) -> Option<Driver> {
         let sessions = self.shared.sessions.lock();
         let of_peer = sessions.values().filter(|entry| entry.peer == *peer);
@@ -293,12 +296,12 @@ impl Gateway {
         Some(latest.driver.clone())
     }
 
-    /// The number of sessions that have begun so far, with its changes.
+    /// The number of sessions that have begun so far, and its changes.
     pub fn begun(&self) -> watch::Receiver<u64> {
         self.shared.begun.subscribe()
     }
 
-    /// The budgets of what clients hold beside their data.
+    /// The budgets of the memory that clients hold beside their data.
     pub fn accounts(&self) -> &Accounts {
         &self.shared.accounts
     }
@@ -319,7 +322,7 @@ impl Gateway {
         self.sessions_among(|_| true, max_streams)
     }
 
-    /// As [`Self::sessions`], for those that are `wanted`; the others cost nothing.
+    /// As [`Self::sessions`], for sessions that are `wanted`; other sessions cost nothing.
     pub fn sessions_among(
         &self,
         wanted: impl Fn(SessionId) -> bool,
@@ -390,8 +393,8 @@ impl Gateway {
         }
     }
 
-    /// Ends sessions in which no stream has been open for `idle`, as far as periodic calls of this
-    /// function notice streams.
+    /// Ends sessions in which no stream has been open for `idle`. Call it periodically: a stream is
+    /// noticed when it is handed out, and by each call while it is open.
     pub fn end_idle(&self, idle: Duration) {
         let now = std::time::Instant::now();
         for entry in self.shared.sessions.lock().values_mut() {
@@ -406,10 +409,11 @@ impl Gateway {
     }
 
     /// Prepares for the replacement of this gateway: asks the client of every session, also of
-    /// those that begin from now on, to connect anew for another session. The process that accepts
-    /// connections at these addresses by then gets it. Everything else goes on: open streams, and
-    /// those that clients still open here, are served. A session without an open stream for some
-    /// seconds is ended in order, as a client of an older version does not move by itself.
+    /// those that begin from now on, to connect anew for another session. The process that then
+    /// accepts connections at these addresses gets the new session. Everything else goes on: open
+    /// streams, and those that clients still open here, are served. A session without an open
+    /// stream for some seconds is ended in order, as a client of an older version does not leave
+    /// it by itself.
     ///
     /// [`Gateway::session_count`] returns the number of sessions left.
     pub fn go_away(&self) {
@@ -458,8 +462,8 @@ fn end_soon(driver: &Driver, code: u32) {
 
 /// Most streams that wait to be served.
 const INCOMING_QUEUE: usize = 256;
-/// Most sessions in the queue. They stay there after their end, since received data can be read.
-/// Further sessions wait in their own tasks, which end with them.
+/// Most sessions in the queue to the application. A session stays in the queue after its end, since
+/// received data can still be read. Further sessions wait in their own tasks, which end with them.
 const ARRIVALS_QUEUE: usize = 16;
 
 #[cfg(test)]

@@ -61,18 +61,19 @@ pub(crate) async fn follow<S>(
 /// The sockets of a port, by links and addresses.
 #[derive(Default)]
 struct Sockets {
-    open: BTreeMap<Place, AbortHandle>,
-    /// Places that lack a wanted socket, which was logged.
-    lacking: BTreeSet<Place>,
+    open: BTreeMap<PortPlace, AbortHandle>,
+    /// Places whose wanted socket could not be opened, which was logged.
+    lacking: BTreeSet<PortPlace>,
 }
 
-type Place = (LinkIndex, SocketAddr);
+/// A link and an address to listen at.
+type PortPlace = (LinkIndex, SocketAddr);
 
 impl Sockets {
     /// Ends sockets whose link is gone. A link that is down for a while keeps its connections and
     /// its sockets.
     fn close_on_lost_links(&mut self, now: &[Link]) {
-        let is_there = |place: &Place| now.iter().any(|link| link.index == place.0);
+        let is_there = |place: &PortPlace| now.iter().any(|link| link.index == place.0);
         self.open.retain(|place, listening| {
             let stays = is_there(place);
             if !stays {
@@ -83,7 +84,8 @@ impl Sockets {
         self.lacking.retain(is_there);
     }
 
-    /// Listens at an address on a link, unless that is done. Returns whether it is done.
+    /// Listens at an address on a link, unless a socket does already. Returns whether a socket
+    /// listens there now.
     fn open(
         &mut self,
         link: &Link,

@@ -88,9 +88,9 @@ impl SessionHandle {
         }
     }
 
-    /// Waits until this session is not the one to use: it is over, or the
-    /// [`Client`](crate::client::Client) that began it goes on in another one. Its open streams go
-    /// on in the latter case; a stream that would stay open for long is better opened anew.
+    /// Waits until this session is over, or the [`Client`](crate::client::Client) that began it
+    /// uses another session for new streams. Open streams go on in the latter case; a long-lived
+    /// stream is better opened anew in the other session.
     pub async fn superseded(&self) {
         let mut changes = self.driver.changes();
         while !self.driver.is_superseded() && self.driver.closed().is_none() {
@@ -110,7 +110,7 @@ impl SessionHandle {
         self.driver.snapshot(max_streams)
     }
 
-    /// The applications of these streams, where [`BondStream::set_label`] was called and its label
+    /// The applications of these streams, where [`BondStream::set_label`] was called and the label
     /// knows the application by now.
     pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         self.driver.labels(streams)

@@ -8,7 +8,7 @@ pub(crate) struct SessionBudgets {
     /// Memory that the peer's channels read into: a part of that of all peers' channels. While
     /// there is room, reads are large and channels keep their buffers. When the whole is full,
     /// channels read little at a time and keep nothing. If this peer then holds more than its part,
-    /// those of its channels end that wait for the rest of a record.
+    /// its channels that wait for the rest of a record end.
     pub(crate) reading: Budget,
     /// The peer's budget: sessions, channels and streams are charged to it.
     pub(crate) account: Budget,

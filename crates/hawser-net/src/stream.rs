@@ -44,7 +44,7 @@ pub struct BondStream {
 pub struct RejoinError(pub RecvStream, pub SendStream);
 
 impl BondStream {
-    /// `opening`: the peer's metadata when it opened the stream; empty for one's own.
+    /// `opening`: the peer's metadata when it opened the stream; empty if this side opened it.
     pub(crate) fn new(driver: Driver, id: StreamId, opening: Bytes) -> Self {
         let core = Arc::new(Core::new(driver, id, opening));
         Self {
@@ -58,7 +58,7 @@ impl BondStream {
         self.send.id()
     }
 
-    /// Sets whose the stream is, for listings of its client: [`Client::labels`]. The peer is not
+    /// Sets the application that the stream belongs to, for [`Client::labels`]. The peer is not
     /// told. For Hawser's own programs.
     ///
     /// [`Client::labels`]: crate::client::Client::labels
@@ -76,19 +76,19 @@ impl BondStream {
         driver.recorder(|recorder, now| read(recorder, now, policy))
     }
 
-    /// At most `most` flows of packets of the stream's session, those active last. For Hawser's own
-    /// programs.
+    /// At most `most` flows of packets of the stream's session, the most recently active. For
+    /// Hawser's own programs.
     #[doc(hidden)]
     pub fn packet_flows(&self, most: usize) -> Vec<PacketFlow> {
         self.core().driver.packet_flows(most).0
     }
 
-    /// Returns the peer's metadata when it opened this stream; empty for a stream of one's own.
+    /// Returns the peer's metadata when it opened this stream; empty if this side opened it.
     pub fn opening(&self) -> &Bytes {
         self.receive.opening()
     }
 
-    /// Returns the span of the stream in the log, in that of its session.
+    /// Returns the span of the stream in the log, inside that of its session.
     #[doc(hidden)]
     pub fn span(&self) -> Span {
         spans::stream(self.driver().span(), self.id(), self.opening())

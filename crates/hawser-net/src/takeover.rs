@@ -27,8 +27,8 @@ use hawser_link::bind;
 pub use message::{Datagrams, Join, Left, Message, Offer, PortOf};
 pub use pipe::{Pipe, pair};
 
-/// The channel by which a gateway passes connections and datagrams to its predecessor. If the pair
-/// is full, they are lost, as on any network.
+/// The channel by which a gateway passes connections and datagrams to its predecessor. They are
+/// lost, as on any network, if the pair of sockets is full.
 #[derive(Clone, Debug)]
 pub struct ToPredecessor {
     pipe: Arc<Pipe>,
@@ -52,7 +52,7 @@ impl ToPredecessor {
         Self { port, ..self }
     }
 
-    /// Records that the predecessor has ended: no session is its own any more.
+    /// Records that the predecessor has ended: it has no sessions any more.
     pub fn note_gone(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Memory that a thread reads and copies into, and uses again once no slice of it is left.
+//! Memory that a thread reads and copies into, and reuses once no slice of the memory is left.
 //!
 //! The kernel clears each page of new memory, which costs more than the copy into it. A thread
 //! keeps at most 4 MiB of unused memory, and gives it back within half a minute of its last read.

@@ -36,7 +36,7 @@ impl Ticks {
         self.next = next_after(Instant::now(), period);
     }
 
-    /// Takes back what [`Self::put_off`] has done: there is something to look at again.
+    /// Undoes [`Self::put_off`]: there is something to look at again.
     pub fn hurry(&mut self) {
         self.next = self.next.min(next_after(Instant::now(), self.period));
     }

@@ -9,7 +9,7 @@ pub enum TlsError {
     /// The connection broke.
     #[error("the connection broke during the handshake: {0}")]
     Io(#[from] io::Error),
-    /// The other end closed the connection in the middle, without an alert.
+    /// The other end closed the connection during the handshake, without an alert.
     #[error("the other end closed the connection during the handshake")]
     Closed,
     /// The other end does not speak TLS.
@@ -35,7 +35,7 @@ pub enum TlsError {
         /// The key of the host that answered.
         got: PublicKey,
     },
-    /// The server is not among those looked for.
+    /// The server's key is not among the keys looked for.
     #[error("the server with key {key} is not known here")]
     UnknownPeer {
         /// The server's key.

@@ -157,7 +157,7 @@ impl TlsProbe {
 
     /// Performs the part of the handshake that proves the server's key, and returns that key; fails
     /// if the key is not among those looked for. The connection ends there: this side's key is
-    /// never shown, and to the server it looks like a client that lost a race.
+    /// never shown, and to the server the probe looks like a client that lost a race.
     ///
     /// Has no timeout of its own; dropping the future closes the connection.
     pub async fn ask(&self, mut stream: TcpStream) -> Result<PublicKey, TlsError> {

@@ -114,7 +114,7 @@ impl<'a> Wire<'a> {
         match timeout(MAX_FAREWELL, farewell).await {
             Ok(Ok(())) => {}
             Ok(Err(e)) => tracing::debug!(error = %e, "cannot send the alert after a failure"),
-            Err(_) => tracing::debug!("peer stays open after a failed handshake"),
+            Err(_) => tracing::debug!("peer does not close its end after a failed handshake"),
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Wire<'a> {
     pub(super) fn expect_all_taken(&self) -> Result<(), TlsError> {
         match self.already_read {
             [] => Ok(()),
-            // A client cannot know valid data for this point before it sees the server's flight.
+            // A client cannot make valid data for this point before it sees the server's flight.
             [first, ..] => Err(TlsError::NotTls { first: *first }),
         }
     }

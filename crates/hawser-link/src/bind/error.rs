@@ -45,7 +45,7 @@ pub enum ConnectError {
         address: IpAddr,
     },
     /// A service holds the connection, or would, at a port that Hawser shares with it.
-    #[error("Hawser takes no connection at {remote} now: its service does")]
+    #[error("{remote} is a port of a service, where Hawser accepts no connections now")]
     OfService {
         /// The destination.
         remote: SocketAddr,
@@ -285,7 +285,7 @@ struct RouteRemedy<'a>(&'a Option<(String, bool)>);
 impl fmt::Display for RouteRemedy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some((link, true)) => write!(f, " on link {link}: no host there answers for it"),
+            Some((link, true)) => write!(f, " on link {link}: no host on the link answers for it"),
             Some((link, false)) => {
                 write!(f, " on link {link}, which has no default route; add one: ")?;
                 write!(f, "ip route add default via ROUTER dev {link} metric 1000")

@@ -8,8 +8,8 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
 use super::LinkError;
 use super::netlink::{dump, each};
 
-/// Returns the bytes sent and received by every link since it exists, by its index: including
-/// link-layer headers and the traffic of other programs.
+/// Returns the bytes sent and received by every link since the link exists, by its index. They
+/// include link-layer headers and the traffic of other programs.
 ///
 /// Source: `IFLA_STATS64`, as drivers count.
 pub async fn read_counters() -> Result<BTreeMap<LinkIndex, [ByteCount; 2]>, LinkError> {

@@ -40,7 +40,7 @@ impl DefaultRouteMonitor {
         })
     }
 
-    /// Waits until the list differs from the last one that this returned, and returns it; returns
+    /// Waits until the list differs from the list that was returned last, and returns it; returns
     /// the first list at once.
     pub async fn changed(&mut self) -> Vec<DefaultRoute> {
         match self.routes.changed().await {

@@ -129,7 +129,7 @@ fn usable_address(message: &AddressMessage) -> Option<(IpAddr, bool)> {
     let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
     for attribute in &message.attributes {
         match attribute {
-            // On a point-to-point link the other attribute is the peer's.
+            // On a point-to-point link the other attribute is the peer's address.
             AddressAttribute::Local(address) => own = Some(*address),
             AddressAttribute::Address(address) => shown = Some(*address),
             AddressAttribute::Flags(all) => flags = *all,
@@ -185,8 +185,8 @@ fn note_route(links: &mut BTreeMap<LinkIndex, Link>, route: &RouteMessage) {
     }
 }
 
-/// Sample addresses in each half of each family, since VPNs have routes for halves. Hawser sends
-/// nothing there.
+/// A sample address in each half of each family, since VPNs often have one route for each half.
+/// Hawser sends nothing to them.
 const ORDINARY: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(64, 0, 0, 1)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),

@@ -22,11 +22,11 @@ pub(super) struct LocalRoute {
     pub(super) is_unicast: bool,
 }
 
-/// Lists these routes, of the tables that the kernel looks up for this machine's own packets.
+/// Lists local routes, of the tables that the kernel looks up for this machine's own packets.
 ///
-/// Leaves out tables that only packets with a foreign mark, or from an interface, are looked up in:
-/// wherever TPROXY is used such a table has a local default route, and that does not make the whole
-/// internet this machine's.
+/// Leaves out tables that the kernel looks up only for packets with a foreign mark or from an
+/// interface. Where TPROXY is used, such a table has a local default route, which does not make all
+/// addresses of the internet this machine's.
 pub(super) async fn local_routes(handle: &Handle) -> Result<Vec<LocalRoute>, LinkError> {
     let mut routes = Vec::new();
     for (version, family) in [
@@ -83,7 +83,7 @@ fn leads_to(rule: &RuleMessage) -> Option<u32> {
             // Packets that this machine sends match the loopback interface.
             RuleAttribute::Iifname(name) => is_for_arriving = name != LOOPBACK,
             // Programs connect from ports that the kernel chooses. A rule for a source port is for
-            // answers: it delivers those of a fronted service here, for all clients.
+            // answers: it delivers answers of a fronted service here, for all clients.
             RuleAttribute::L3MDev(true) | RuleAttribute::SourcePortRange(_) => return None,
             _ => {}
         }

@@ -188,7 +188,7 @@ fn delivered(message: &AddressMessage) -> Vec<IpAddr> {
     let (mut own, mut shown) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            // On a point-to-point link the other attribute is the peer's.
+            // On a point-to-point link the other attribute is the peer's address.
             AddressAttribute::Local(address) => own = Some(*address),
             AddressAttribute::Address(address) => shown = Some(*address),
             _ => {}
@@ -204,7 +204,8 @@ fn delivered(message: &AddressMessage) -> Vec<IpAddr> {
     [Some(address), anycast].into_iter().flatten().collect()
 }
 
-/// Returns the routers' anycast address of a network, its first; `None` in a network of two.
+/// Returns the routers' anycast address of a network, which is its first address. Networks of one
+/// or two addresses have no such address.
 ///
 /// Source: RFC 4291 §2.6.1, RFC 6164 §5.1.
 fn routers_anycast(address: Ipv6Addr, prefix_length: u8) -> Option<IpAddr> {

@@ -11,7 +11,7 @@ use super::LinkError;
 use super::netlink::{dump, each_route, is_default_route};
 
 /// Returns the destinations of all non-default routes, and of routes that forward nowhere: this
-/// machine's addresses, networks on its links, those behind VPNs or of containers.
+/// machine's addresses, and networks on its links, behind VPNs and of containers.
 pub async fn particular_prefixes() -> Result<Vec<IpNet>, LinkError> {
     prefixes_of(|_| true).await
 }

@@ -36,7 +36,7 @@ impl PrefixMonitor {
         })
     }
 
-    /// Waits until the list differs from the last one that this returned, and returns it; returns
+    /// Waits until the list differs from the list that was returned last, and returns it; returns
     /// the first list at once.
     pub async fn changed(&mut self) -> Arc<Vec<IpNet>> {
         match self.prefixes.changed().await {

@@ -105,8 +105,8 @@ impl Drop for RouteSocket {
 /// Returns whether a routing table has a route to `remote` by the link `index`, for packets from
 /// `source`. Returns true when the kernel does not answer.
 ///
-/// A connection attempt does not show it: for a socket bound to its link, the kernel treats an IPv4
-/// address without a route as a neighbour on that link, and no host answers.
+/// A connection attempt does not show that a route is missing: for a socket bound to its link, the
+/// kernel treats an IPv4 address without a route as a neighbour on that link, and no host answers.
 pub async fn has_route(index: LinkIndex, source: IpAddr, remote: IpAddr) -> bool {
     let Ok((connection, handle, _no_events)) = rtnetlink::new_connection() else {
         return true;
@@ -176,9 +176,9 @@ const fn route_address(address: IpAddr) -> RouteAddress {
     }
 }
 
-/// Shorter, since a connection waits for the answer.
+/// Shorter than [`PATIENCE`], since a connection waits for the answer.
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
-/// Routes change; a page's connections, which go to the same few hosts, are made within a moment.
+/// Short, since routes change; a page's connections to the same few hosts are made within a moment.
 const HOLDS: Duration = Duration::from_secs(2);
 /// Bounds the cache, however many destinations there are.
 const MAX_ANSWERS: usize = 1024;

@@ -1,5 +1,5 @@
-//! Messages of programs, each sent to one server of this machine: that server answers them, and the
-//! servers of links do while it is silent.
+//! Answers DNS messages of programs, each of which was sent to one server of this machine: by that
+//! server or, while it is silent, by the servers of links.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::race::Found;
 use crate::links::Link;
 
-/// Addresses by name. They are valid only for the links that were asked over.
+/// Addresses by name. They are valid only for the links over which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     links: Vec<(LinkIndex, Vec<IpAddr>)>,

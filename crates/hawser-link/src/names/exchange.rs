@@ -29,7 +29,7 @@ pub(super) async fn exchange(
     query: &[u8],
     question: &DnsQuestion,
 ) -> Option<Reply> {
-    // Replaces the application's ID, so that an attacker cannot guess the ID to forge.
+    // Replaces the application's ID, so that an attacker cannot guess the ID of a forged answer.
     let mut id = [0; 2];
     SystemRandom::new().fill(&mut id).ok()?;
     let id = u16::from_be_bytes(id);

@@ -14,7 +14,7 @@ pub enum LookupError {
     #[error("no name server is known")]
     NoServer,
     /// The servers have answered with a failure.
-    #[error("the name servers could not find out")]
+    #[error("the name servers failed to resolve the name")]
     Failed,
     /// The question is malformed.
     #[error("malformed question: {0}")]

@@ -89,9 +89,9 @@ async fn of_family(
     }
 }
 
-/// Returns the first answer with records from any server over any link. Without one, returns the
-/// answer that there are none, after a moment without other answers: the name may exist in another
-/// link's network only.
+/// Returns the first answer with records from any server over any link. Without one, returns an
+/// answer that there are no records, after a moment without other answers: the name may exist in
+/// another link's network only.
 pub(super) async fn ask(
     targets: &[LinkServers],
     query: &[u8],
@@ -185,8 +185,8 @@ pub(super) fn rank(reply: &Reply) -> Rank {
 const NEXT_SERVER: Duration = Duration::from_millis(250);
 /// Time for other links to find a name that one link does not know.
 const OTHER_LINKS: Duration = Duration::from_millis(300);
-/// As [`OTHER_LINKS`], if the name exists without such records. Most names have no IPv6 addresses,
-/// and programs wait for that answer as well.
+/// As [`OTHER_LINKS`], if the name exists but has no such records. Most names have no IPv6
+/// addresses, and programs wait for that answer as well.
 const OTHER_RECORDS: Duration = Duration::from_millis(50);
 /// Time for the addresses of the other family. Source: RFC 8305 section 3.
 const OTHER_FAMILY: Duration = Duration::from_millis(50);

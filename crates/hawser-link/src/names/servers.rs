@@ -171,7 +171,7 @@ const PRIVATE_ZONES: [&str; 10] = [
 ];
 const MAX_LINKS: usize = 16;
 const MAX_SERVERS: usize = 4;
-/// Most servers that are not known to belong to the link; one place is left for the router.
+/// Most servers that are not known to belong to the link, so that its router is asked as well.
 const MAX_COMMON: usize = 3;
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// The kernel answers from memory.

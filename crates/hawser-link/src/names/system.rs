@@ -45,7 +45,7 @@ impl System {
                 Err(NameError::NoSuchName) => SystemAnswer::NoSuchName,
                 Err(NameError::Failed) => SystemAnswer::Failed,
             };
-            // A question counts until here, even if its caller no longer waits.
+            // A question takes a thread until here, even if its caller no longer waits.
             drop(permit);
             let _ = sender.send(answer);
         };

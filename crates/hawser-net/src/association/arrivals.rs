@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Takes packets out of the vector. It must not wait.
+/// Takes packets out of the vector. Must not wait.
 pub(crate) type PacketTaker = dyn Fn(&mut Vec<Bytes>) + Send + Sync;
 
 /// Hands on the packets of one association.
@@ -61,7 +61,7 @@ impl Arrivals {
                 return;
             }
         }
-        // Other tasks on this thread have their turn.
+        // Other tasks on this thread have their turn; then the task of the packets goes on.
         self.turn.store(IDLE, Ordering::Release);
         self.changed.notify_one();
     }

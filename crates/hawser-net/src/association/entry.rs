@@ -22,7 +22,7 @@ pub(super) struct Entry {
     /// The peer has begun the association anew: data in flight is lost.
     pub(super) was_restarted: bool,
     pub(super) closed: Option<Closed>,
-    /// The time at which this association stands in the timers' order.
+    /// The association's timer, as it stands in the common order of timers.
     pub(super) timer: Option<Instant>,
     /// A message was refused for lack of room, and there has been no room since.
     pub(super) is_full: bool,
@@ -30,12 +30,12 @@ pub(super) struct Entry {
     pub(super) room_below: Option<ByteCount>,
     /// Notifies the tasks that wait on the association.
     pub(super) changed: Arc<Notify>,
-    /// Makes the places of flows in the tunnel's tables unpredictable.
+    /// Makes the positions of flows in the tunnel's tables unpredictable.
     seed: u64,
     packet_policy: PacketPolicy,
     /// The tunnel over the association, once either end has sent packets.
     tunnel: Option<Box<AssociationTunnel>>,
-    /// Packets that the tunnel has handed on, and their bytes.
+    /// Packets that the tunnel has handed on; `arrived_bytes` is their memory.
     arrived: VecDeque<Bytes>,
     arrived_bytes: usize,
     /// Hands the arrived packets on.
@@ -43,7 +43,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// `seed` has to be unknown to others.
+    /// `seed` has to be unknown to other hosts.
     pub(super) fn new(side: Side, association: Association, seed: u64) -> Self {
         Self {
             side,
@@ -183,7 +183,7 @@ impl Entry {
 fn new_tunnel(side: Side, seed: u64, policy: PacketPolicy) -> Box<AssociationTunnel> {
     let sender = SenderConfig {
         policy,
-        // The hosts are on the client's side.
+        // The hosts that share the tunnel are on the client's side.
         hosts: match side {
             Side::Client => HostEnd::Source,
             Side::Gateway => HostEnd::Destination,
@@ -201,7 +201,7 @@ fn new_tunnel(side: Side, seed: u64, policy: PacketPolicy) -> Box<AssociationTun
 
 /// Memory of packets that wait at each end of a tunnel: a second of 64 Mbit/s.
 const MAX_PACKETS: ByteCount = ByteCount::from_mib(8);
-/// Memory of arrived packets that were not fetched yet.
+/// Memory of arrived packets that were not fetched yet; beyond it, packets are dropped.
 const MAX_ARRIVED: usize = 4 << 20;
 /// Memory of a packet besides its bytes.
 const PACKET_OVERHEAD: usize = 64;

@@ -86,15 +86,16 @@ impl AssociationHandle {
         .await
     }
 
-    /// Sends nothing more, waits for the arrival of everything, and returns why it closed.
+    /// Accepts no more messages, waits until all have arrived, and returns why the association
+    /// closed.
     pub async fn shutdown(&self) -> Closed {
         self.change(|entry, now| entry.association.shutdown(now));
         self.closed().await
     }
 
     /// Sends messages from the front of `messages` while there is room; the rest waits for
-    /// [`Self::room`]. `backlog`: data behind `messages`, of an owner that keeps the association's
-    /// queue short.
+    /// [`Self::room`]. `backlog`: data that waits behind `messages`, at a caller that keeps the
+    /// association's queue short.
     ///
     /// # Errors
     /// As for [`Self::send`]; the message at fault is dropped.
@@ -111,7 +112,7 @@ impl AssociationHandle {
         })
     }
 
-    /// Sends the messages that the writer of its channel has for the association.
+    /// Sends the messages that the channel's `writer` has for the association.
     ///
     /// # Errors
     /// As for [`Self::send`].
@@ -159,8 +160,9 @@ impl AssociationHandle {
         self.change(|entry, now| entry.send_packets(now, packets))
     }
 
-    /// Hands packets of the peer's tunnel to `taker` until no more will come: here, or a few on the
-    /// thread that brings them. Holds no lock meanwhile. For one task at a time.
+    /// Hands packets of the peer's tunnel to `taker` until no more will come: on this task, or a
+    /// few packets on the thread that has received them. Holds no lock meanwhile. Only one task may
+    /// call this at a time.
     pub(crate) async fn hand_packets_to(&self, taker: Arc<PacketTaker>) {
         let Some(arrivals) = self.look(|entry| Arc::clone(&entry.arrivals)) else {
             return;
@@ -221,7 +223,7 @@ impl AssociationHandle {
             .unwrap_or_default()
     }
 
-    /// Streams to send on; 0 before it is established.
+    /// Number of streams to send on; 0 before the association is established.
     pub fn streams(&self) -> u16 {
         self.look(|entry| entry.association.outbound_streams())
             .unwrap_or_default()
@@ -307,7 +309,7 @@ impl Drop for AssociationHandle {
     }
 }
 
-/// Takes the taker away from these arrivals when dropped.
+/// Removes the taker of these arrivals when dropped.
 struct Taking<'a>(&'a Arrivals);
 
 impl Drop for Taking<'_> {
@@ -327,7 +329,7 @@ pub(crate) struct TunnelFlows {
     pub(crate) paths: Vec<PathSnapshot>,
 }
 
-/// A sealed association that the peer is to begin. Dropping it makes its keys unknown here.
+/// A sealed association that the peer is to begin. Dropping this forgets the association's keys.
 #[derive(Debug)]
 pub struct Expected {
     endpoints: Arc<KeyedEndpoints>,

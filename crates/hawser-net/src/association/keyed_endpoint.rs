@@ -41,7 +41,7 @@ pub(super) type KeyedEndpointId = Option<KeyId>;
 #[derive(Debug)]
 pub(super) struct KeyedEndpoint {
     id: KeyedEndpointId,
-    /// The opener of sealed datagrams, used before the lock of the state is taken.
+    /// Decrypts sealed datagrams, before the lock of the state is taken.
     opener: Option<Mutex<DatagramOpener>>,
     state: Mutex<State>,
     /// The span of the session that the association belongs to.
@@ -49,7 +49,7 @@ pub(super) struct KeyedEndpoint {
     timers: Arc<Timers>,
     /// The peer has begun an association.
     arrived: Notify,
-    /// A datagram of the peer was opened, or this end has sent one.
+    /// A datagram of the peer was decrypted, or this end has sent a datagram.
     is_used: AtomicBool,
     /// The session is over: stragglers need no answer.
     is_disowned: AtomicBool,
@@ -67,7 +67,7 @@ struct State {
     associations: BTreeMap<AssociationId, Entry>,
     /// Associations that the peer began and the application has not taken yet.
     incoming: VecDeque<AssociationId>,
-    /// Makes the places of flows in tunnels' tables unpredictable.
+    /// Makes the positions of flows in tunnels' tables unpredictable.
     tunnel_seed: u64,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct PlacesChange<'a> {
     pub(super) left: &'a Sockets,
 }
 
-/// The lock of the state. Packets gathered under it are sent once it is released.
+/// The locked state. Packets gathered under the lock are sent once it is released.
 struct Locked<'a> {
     /// `None` while it is dropped.
     state: Option<MutexGuard<'a, State>>,
@@ -157,8 +157,8 @@ impl KeyedEndpoint {
         self.ended.get().copied()
     }
 
-    /// True if the peer may miss an answer after the end: datagrams passed in either direction, and
-    /// the session goes on.
+    /// True if late packets of the peer may need an answer after the association's end: datagrams
+    /// passed in either direction, and the session goes on.
     pub(super) fn has_stragglers(&self) -> bool {
         self.is_used.load(Ordering::Relaxed) && !self.is_disowned.load(Ordering::Relaxed)
     }
@@ -176,7 +176,7 @@ impl KeyedEndpoint {
         associations.map(held).fold(EXPECTED, |all, one| all + one)
     }
 
-    /// Ends its associations at once, and notifies their handles.
+    /// Ends all associations at once, and notifies their handles.
     pub(super) fn abort_all(&self) {
         let now = clock::now();
         let mut state = self.lock();
@@ -252,15 +252,15 @@ impl KeyedEndpoint {
         }
     }
 
-    /// Takes datagrams in the order in which a socket received them. Drops sealed datagrams that do
-    /// not open.
+    /// Takes datagrams in the order in which a socket received them. Drops sealed datagrams that
+    /// can't be decrypted.
     pub(super) fn handle_datagrams(
         &self,
         now: Instant,
         local: Local,
         datagrams: &mut Vec<(SocketAddr, BytesMut)>,
     ) {
-        // Opened in place, before the lock is taken: associations keep slices of the datagrams.
+        // Decrypted in place, before the lock is taken: associations keep slices of the datagrams.
         let mut packets: SmallVec<[(SocketAddr, Bytes); 16]> = SmallVec::new();
         match &self.opener {
             None => packets.extend(datagrams.drain(..).map(|(from, it)| (from, it.freeze()))),
@@ -291,7 +291,7 @@ impl KeyedEndpoint {
         }
     }
 
-    /// Hands on the packets of an association. The taker runs under no lock of this.
+    /// Hands on the packets of an association. The taker runs under no lock of this endpoint.
     pub(super) fn hand_on(&self, id: AssociationId, arrivals: &Arrivals) {
         arrivals.hand_on(|packets| {
             let mut state = self.lock();
@@ -356,7 +356,7 @@ impl KeyedEndpoint {
         self.lock().associations.get(&id).map(look)
     }
 
-    /// Changes an association and sends the packets that result; `None` if there is no such one.
+    /// Changes an association and sends the packets that result; `None` if it does not exist.
     pub(super) fn change<R>(
         &self,
         id: AssociationId,
@@ -403,7 +403,7 @@ impl KeyedEndpoint {
         state.endpoint.forget(id);
     }
 
-    /// Settles a change, and leaves all arrived packets to their task.
+    /// As [`Self::settle`], but leaves all arrived packets to the task that hands them on.
     fn pump(&self, state: &mut State, now: Instant, id: AssociationId) {
         if let Some(arrivals) = self.settle(state, now, id) {
             arrivals.changed.notify_one();
@@ -411,8 +411,8 @@ impl KeyedEndpoint {
     }
 
     /// Sends an association's packets, takes its events and sets its timer. Must be called after
-    /// every change of it. Returns the arrived packets' [`Arrivals`] if the packets are few; a task
-    /// hands on larger numbers.
+    /// every change of the association. Returns the arrived packets' [`Arrivals`] if the packets
+    /// are few; a task hands on larger numbers.
     fn settle(&self, state: &mut State, now: Instant, id: AssociationId) -> Option<Arc<Arrivals>> {
         let arrivals = state.take_from(now, id);
         if let Some(entry) = state.associations.get_mut(&id) {
@@ -425,7 +425,7 @@ impl KeyedEndpoint {
 
     fn lock(&self) -> Locked<'_> {
         lock_order::before_association();
-        // If its holder panicked, the state would be as after a lost packet.
+        // A panic under the lock leaves the state as a lost packet does.
         Locked {
             state: Some(self.state.lock()),
             _span: spans::for_steps(&self.span),
@@ -467,7 +467,8 @@ impl State {
         if entry.take_room() || has_changed {
             entry.changed.notify_waiters();
         }
-        // It may be over. And the socket would overflow while many packets are handed on.
+        // The task also sees whether the association is over. It hands on larger numbers of
+        // packets, since the socket would overflow meanwhile.
         let arrivals = &entry.arrivals;
         if has_changed || arrived > FEW {
             arrivals.changed.notify_one();
@@ -506,7 +507,7 @@ const EXPECTED: ByteCount = ByteCount::from_kib(16);
 /// Memory of an association without data: its paths, streams and tables.
 const STANDING: ByteCount = ByteCount::from_kib(32);
 
-/// Most packets of a tunnel that the thread that has brought them hands on.
+/// Most packets of a tunnel that the receiving thread hands on by itself.
 const FEW: usize = 4;
 
 /// Unsealed associations that the application has not taken yet; further ones are ended at once.
@@ -514,7 +515,7 @@ pub(super) const MAX_INCOMING: usize = if cfg!(test) { 2 } else { 1024 };
 
 #[cfg(test)]
 impl KeyedEndpoint {
-    /// Pretends that a datagram of the peer was opened.
+    /// Pretends that a datagram of the peer was decrypted.
     pub(super) fn note_use(&self) {
         self.is_used.store(true, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ use crate::takeover::ToPredecessor;
 /// All endpoints of one set of sockets.
 ///
 /// The lock is held only to find an endpoint, to add one or to remove those that have ended; never
-/// while a datagram is opened or an association is worked on.
+/// while a datagram is decrypted or an association is worked on.
 #[derive(Debug, Default)]
 pub(super) struct KeyedEndpoints {
     all: RwLock<BTreeMap<KeyedEndpointId, Arc<KeyedEndpoint>>>,
@@ -50,7 +50,7 @@ impl KeyedEndpoints {
         Arc::clone(&self.timers)
     }
 
-    /// The waiters for datagrams that are for no endpoint.
+    /// The waiters for tokens, which arrive as datagrams for no endpoint.
     pub(super) fn tokens(&self) -> &Arc<Tokens> {
         &self.tokens
     }
@@ -84,7 +84,7 @@ impl KeyedEndpoints {
     }
 
     /// Stops waiting for an association under these keys. If no association uses them, forgets
-    /// them: at once if the peer has not used them, else when there was time to answer stragglers.
+    /// them: at once if the peer has not used them, else after a time for the peer's last packets.
     pub(super) fn give_up(&self, endpoint: &KeyedEndpoint) {
         let (Some(key), true) = (endpoint.id(), endpoint.give_up()) else {
             return;
@@ -138,7 +138,7 @@ impl KeyedEndpoints {
         drop(gone);
     }
 
-    /// Forgets the keys whose time to answer stragglers is over.
+    /// Forgets the keys whose time for the peer's last packets is over.
     fn forget_leavers(&self, now: Instant) {
         self.forget(&self.timers.leavers(now));
     }
@@ -151,7 +151,7 @@ impl KeyedEndpoints {
     ) {
         let now = clock::now();
         let (mut row, mut strays) = (Vec::new(), Vec::new());
-        // Most datagrams come in rows from one peer.
+        // Consecutive datagrams are mostly from one peer.
         let mut latest: Option<(Option<KeyId>, Option<Arc<KeyedEndpoint>>)> = None;
         for (remote, datagram) in datagrams.drain(..) {
             let key = KeyId::of(&datagram);
@@ -159,7 +159,7 @@ impl KeyedEndpoints {
                 let next = {
                     let all = self.all.read();
                     let sealed = key.and_then(|key| all.get(&Some(key)));
-                    // Or else the one for unsealed packets.
+                    // Otherwise the endpoint for unsealed packets, if there is one.
                     sealed.or_else(|| all.get(&None)).cloned()
                 };
                 if let Some((_, Some(endpoint))) = &latest
@@ -169,7 +169,7 @@ impl KeyedEndpoints {
                 }
                 latest = Some((key, next));
             }
-            // A datagram that no endpoint understands is not answered.
+            // A datagram without an endpoint is not answered.
             match latest {
                 Some((_, Some(_))) => row.push((remote, datagram)),
                 _ => {

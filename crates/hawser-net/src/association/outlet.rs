@@ -1,4 +1,4 @@
-//! How packets of an endpoint leave.
+//! Sends the packets of an endpoint: each by the socket of its place.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Places to send from, which come and go while associations stand.
+//! Places to send from: local addresses on links, which come and go during an association.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub(super) struct Places {
     port: Option<u16>,
     /// Sockets share the port: it was given, not chosen by the system.
     shares: bool,
-    /// The places that were given; the others of `locals` are detours in use.
+    /// The places that were set; the others of `locals` are detours in use.
     given: Vec<Local>,
     /// Places where packets may come in although their address belongs to another link. Each
     /// becomes a place as soon as a packet has come there.
@@ -97,7 +97,7 @@ impl Places {
         self.apply()
     }
 
-    /// Allows packets to arrive at these places as well. `this`: the lock around `self`.
+    /// Also receives packets at these detours. `this`: the lock around `self`.
     pub(super) fn allow_detours(&mut self, this: &Arc<Mutex<Self>>, detours: &[Local]) {
         self.detours = detours.to_vec();
         self.taken.retain(|taken| detours.contains(taken));
@@ -128,7 +128,8 @@ impl Places {
                         let read = receiver::read_strays(endpoints, Arc::new(socket), detour);
                         place.insert(self.tasks.spawn(read));
                     }
-                    Err(error) => tracing::debug!(?catcher, %error, "cannot bind detour socket"),
+                    Err(error) => tracing::debug!(?catcher, %error,
+                        "cannot bind socket for packets to another link's address"),
                 }
             }
         }

@@ -85,7 +85,7 @@ async fn take_all<T>(
     }
 }
 
-/// Errors of a socket that follow each other.
+/// Consecutive errors of a socket.
 #[derive(Debug, Default)]
 struct Trouble {
     /// Errors since the last successful read.
@@ -107,7 +107,7 @@ impl Trouble {
         };
         self.in_a_row = self.in_a_row.saturating_add(1);
         match self.in_a_row {
-            // Such as an interface that went down, which is reported once.
+            // For example an interface went down, which the socket reports once.
             ..PERSISTENT => tracing::debug!(%error, ?local, "cannot read UDP socket"),
             PERSISTENT => tracing::warn!(%error, ?local, "cannot read UDP socket any more"),
             _ => {}

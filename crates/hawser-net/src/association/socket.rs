@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use hawser_link::bind::{bind_to_interface, mark};
 use hawser_link::sys::{lead_to_second, set_int_option};
 
-/// The socket of a place.
+/// The UDP socket of a place: of a local address on a link.
 ///
 /// Datagrams are gathered under an endpoint's lock, and later sealed and sent without it: by one
 /// task at a time, in the order in which they were gathered.
@@ -45,7 +45,7 @@ struct Outbox {
     is_busy: bool,
     /// The socket takes no datagrams for now.
     is_full: bool,
-    /// Datagrams dropped since the outbox was full.
+    /// Number of datagrams dropped because the outbox was full.
     dropped: u64,
 }
 
@@ -64,14 +64,14 @@ struct Train {
     key: Option<Arc<DatagramKey>>,
 }
 
-/// Other sockets of this process at the same port.
+/// Whether other sockets use the port of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// This socket has no siblings.
+    /// No other socket uses the port.
     Alone,
     /// This socket is the first of several. Binding it fails if another program has the port.
     First,
-    /// This socket has siblings.
+    /// Other sockets of this process use the port already.
     Beside,
     /// Another process has sockets at the port, and leaves incoming datagrams to this socket.
     After,
@@ -330,7 +330,7 @@ impl Train {
         let start = self.datagrams.len();
         match sealer {
             None => self.datagrams.extend_from_slice(packet),
-            // A sealer without numbers left sends nothing, and the association misses answers.
+            // A sealer without packet numbers left sends nothing: the association notices the loss.
             Some(sealer) => _ = sealer.prepare(now, packet, &mut self.datagrams),
         }
         self.is_complete = self.datagrams.len() - start < self.segment;

@@ -1,5 +1,5 @@
-//! The times at which associations are to be told of the time: one order for all of them, so that
-//! an event of one association costs nothing for the others.
+//! The timers of all associations in one order, so that an event of one association costs nothing
+//! for the others.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,8 +40,8 @@ impl Timers {
     /// than all others.
     ///
     /// No wake-up is lost: the task notes `awake_at` under the same lock under which it looks for
-    /// the first timer. A timer that is set before that is found there; one that is set later sees
-    /// the new `awake_at`, and `notify_one` keeps a permit until the task waits.
+    /// the first timer. The task finds a timer that was set before. A later call of this function
+    /// sees the new `awake_at`, and `notify_one` keeps a permit until the task waits.
     pub(super) fn set(&self, id: TimerId, before: Option<Instant>, after: Option<Instant>) {
         if before == after {
             return;

@@ -69,7 +69,7 @@ impl Drop for Sightings {
     }
 }
 
-/// Far more tokens than hosts that meet at a gateway at once.
+/// Most tokens waited for: far more than hosts that meet at a gateway at once.
 const MAX_TOKENS: usize = 4096;
 const MAX_UNHEARD: usize = 16;
 

@@ -15,14 +15,14 @@ use tracing::Instrument as _;
 
 use super::join::join_as;
 use super::join_error::JoinError;
-use super::shared::{Shared, keeps_connections};
+use super::shared::{ClientState, keeps_connections};
 use crate::driver::Driver;
 use crate::spans;
 use hawser_link::links::Link;
 
 /// Joins with connections that the gateway offers, until the session ends; returns at once if no
 /// join port is configured.
-pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
+pub(super) async fn keep(shared: Arc<ClientState>, driver: Driver) {
     let Some(port) = &shared.config.join_port else {
         return;
     };
@@ -51,8 +51,8 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
                         let join = join(&shared, &driver, link, offered.stream);
                         joining.push(join.instrument(span));
                     }
-                    Some(link) => tell(&mut missed, &link.name, &"too many such channels"),
-                    None => tell(&mut missed, "?", &"its link may not be used"),
+                    Some(link) => tell(&mut missed, &link.name, &"too many channels of this kind"),
+                    None => tell(&mut missed, "?", &"the connection's link may not be used"),
                 }
             }
             Some((link, joined)) = joining.next(), if !joining.is_empty() => match joined {
@@ -82,13 +82,13 @@ fn close_on_lost_links(driver: &Driver, held: &mut Vec<(ChannelId, Link)>, usabl
 }
 
 async fn join(
-    shared: &Shared,
+    shared: &ClientState,
     driver: &Driver,
     link: Link,
     stream: tokio::net::TcpStream,
 ) -> (Link, Result<ChannelId, JoinError>) {
     if let Err(error) = shared.socket_options().apply(&stream) {
-        tracing::debug!(%error, "the kernel refuses a socket option");
+        tracing::debug!(%error, "cannot set an option of the gateway's connection");
     }
     let remote = stream.peer_addr().ok();
     let path = (&link, Side::Gateway);
@@ -108,5 +108,6 @@ fn tell(missed: &mut u64, link: &str, problem: &dyn Display) {
     }
 }
 
-/// Most channels: enough for each pair of a link here and a further link of the gateway, of a few.
+/// Most channels: enough for every pair of a link here and a further link of the gateway, with a
+/// few links at each end.
 const MAX_CHANNELS: usize = 16;

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Chooses among the addresses that answered, given in the order of preference and each with the
-/// time it took: the one with the fewest users among those about as quick as the quickest.
+/// Chooses among the addresses that `answered`, in the order of preference and each with the time
+/// that its answer took: of those about as quick as the quickest, the one with the fewest users.
 pub(super) fn choose(
     answered: &[(SocketAddr, Duration)],
     users: impl Fn(SocketAddr) -> usize,

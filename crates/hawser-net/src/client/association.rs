@@ -10,13 +10,13 @@ use hawser_session::{Side, TransportChoice};
 use hawser_types::{ChannelId, LinkIndex};
 use tokio::time::{Instant, timeout};
 
-use super::shared::Shared;
+use super::shared::ClientState;
 use crate::association::AssociationEndpoint;
 use crate::driver::Driver;
 use hawser_keys::host_port::HostPort;
 
-/// Runs until the session ends.
-pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
+/// Keeps the association until the session ends.
+pub(super) async fn keep(shared: Arc<ClientState>, driver: Driver) {
     let keeper = Keeper {
         endpoint: None,
         begun_at: Vec::new(),
@@ -28,7 +28,7 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
 }
 
 struct Keeper {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     driver: Driver,
     /// The sockets, which live while any session holds them.
     endpoint: Option<Arc<AssociationEndpoint>>,
@@ -110,7 +110,7 @@ impl Keeper {
         }
         if !std::mem::replace(&mut self.has_told_failure, true) {
             tracing::info!(%problem,
-        "UDP does not pass between the hosts: the gateway relays what they say")
+        "UDP does not pass between the hosts: the gateway relays their data")
         } else {
             tracing::debug!(%problem, "UDP still does not pass between the hosts")
         }
@@ -142,7 +142,7 @@ impl Keeper {
         Ok(id)
     }
 
-    /// Holds the association while it lives and is wanted; its places follow the links.
+    /// Holds the association while it lives and is wanted; its local addresses follow the links.
     async fn hold(&mut self, id: ChannelId) {
         let mut wishes = self.shared.transport.subscribe();
         let mut links = self.shared.links.clone();
@@ -160,7 +160,7 @@ impl Keeper {
                 _ = links.changed() => self.follow().await,
                 _ = rules.changed() => self.follow().await,
                 Ok(()) = addresses.changed() => if self.has_lost_gateway() {
-                    // The association follows the gateway while one of its addresses stays.
+                    // The association goes on while the gateway keeps one of its addresses.
                     self.driver.drop_channel(id);
                     return;
                 },
@@ -168,7 +168,7 @@ impl Keeper {
         }
     }
 
-    /// True if the gateway has none of the addresses any more at which the association began.
+    /// True if the gateway has left all addresses at which the association began.
     fn has_lost_gateway(&self) -> bool {
         let addresses = self.shared.addresses.borrow();
         let mut known = addresses.iter().map(HostPort::socket_addr);
@@ -178,7 +178,7 @@ impl Keeper {
         })
     }
 
-    /// Updates the association's places after a change of links.
+    /// Updates the association's local addresses after a change of links.
     async fn follow(&mut self) {
         if let Some(port) = self.driver.datagram_port()
             && let Ok(remotes) = self.remotes(port).await
@@ -352,6 +352,6 @@ const NOT_TAKEN: &str = "the gateway has not said that it takes UDP";
 const NO_ADDRESS: &str = "the address of the gateway's UDP port is not known";
 const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// As many addresses as an association has.
+/// Most addresses that an association has.
 const MAX_REMOTES: usize = 8;
 const MAX_PLACES: usize = 16;

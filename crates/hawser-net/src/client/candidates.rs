@@ -37,7 +37,7 @@ struct Search {
 struct Found {
     /// Only grows.
     addresses: Vec<SocketAddr>,
-    /// At least one name was resolved, or no name was asked.
+    /// At least one name was resolved, or there is no name to resolve.
     is_answered: bool,
     /// Errors of the name lookups that failed.
     problems: Vec<String>,
@@ -52,7 +52,7 @@ pub(super) struct Candidates {
 
 impl Locator {
     /// Searches for the gateway over `links`. `reached`: where it was reached before; `addresses`:
-    /// as configured. Their names are looked up unless that was done a moment ago.
+    /// as configured. Looks up the names in `addresses`, unless that was done a moment ago.
     pub(super) fn search(
         &self,
         reached: &[SocketAddr],
@@ -82,7 +82,7 @@ impl Locator {
 }
 
 impl Search {
-    /// True if the search goes on, or a new one would find the same.
+    /// True if the search goes on, or a new search would find the same.
     fn holds(&self, links: &[Link], addresses: &[HostPort]) -> bool {
         let goes_on = self.found.has_changed().is_ok();
         let is_fresh = self.found.borrow().is_answered && self.begun.elapsed() < MAX_AGE;

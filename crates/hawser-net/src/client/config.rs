@@ -27,7 +27,7 @@ pub struct ClientConfig {
     pub invite: Option<Invite>,
     /// A name for this client, which the gateway shows to people.
     pub name: String,
-    /// The links to use, by name; empty: every usable one.
+    /// The links to use, by name; empty: every usable link.
     pub links: Vec<String>,
     /// The user's initial rules for links, by name; links without rules are used normally.
     /// [`Client::set_rules`](super::Client::set_rules) changes them.
@@ -43,8 +43,9 @@ pub struct ClientConfig {
     /// The initial transport of chunks, both ways:
     /// [`Client::set_transport`](super::Client::set_transport) changes it.
     pub transport: TransportChoice,
-    /// Carries every connection to the gateway; `None`: the machine's links do. With a relay, an
-    /// association still goes over the links; `addresses` are those of the gateway's UDP port then.
+    /// Carries every TCP connection to the gateway; `None`: the machine's links do. With a relay,
+    /// an association still goes over the links; `addresses` are then those of the gateway's UDP
+    /// port.
     pub relay: Option<Arc<dyn Relay>>,
     /// Takes connections that the gateway begins; `None`: there are no such connections.
     pub join_port: Option<Arc<JoinPort>>,

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::candidates::Candidates;
-use super::shared::Shared;
+use super::shared::ClientState;
 use super::shared_port::SharedPort;
 use crate::driver::{Driver, NewChannel};
 use crate::spans;
@@ -27,7 +27,7 @@ use hawser_seal::{Handshake, TlsClient};
 type Won = (Link, SocketAddr, Handshake);
 
 /// A connection over a link. Its far end has proved the key that the client is configured with, and
-/// has seen the client's.
+/// has seen the client's key.
 #[derive(Debug)]
 pub struct FirstConnection {
     /// The link.
@@ -46,9 +46,9 @@ pub(super) struct First {
     pub(super) channel: ChannelId,
 }
 
-/// Tries over every link until one connection stands. Each link fails and retries by itself: a
-/// silent link delays no other.
-pub(super) async fn connect(shared: &Arc<Shared>) -> First {
+/// Tries over every link until one connection is established. Each link fails and retries by
+/// itself: a silent link delays no other.
+pub(super) async fn connect(shared: &Arc<ClientState>) -> First {
     let mut links = shared.links.clone();
     let mut rules = shared.rules.subscribe();
     let mut tried: Vec<Link> = Vec::new();
@@ -82,7 +82,7 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> First {
 
 /// Tries over `link` again and again, with pauses; `None` once the link has changed or may not be
 /// used any more.
-async fn persist(shared: &Shared, link: Link) -> Option<Won> {
+async fn persist(shared: &ClientState, link: Link) -> Option<Won> {
     let trying = async {
         let seed = RandomState::new().hash_one(link.index.value());
         let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
@@ -92,7 +92,7 @@ async fn persist(shared: &Shared, link: Link) -> Option<Won> {
                 match try_once(shared, &link).await {
                     Ok(won) => return Some(won),
                     Err(problem) => {
-                        tracing::debug!(%problem, "no connection yet");
+                        tracing::debug!(%problem, "cannot connect to the gateway yet");
                         shared.note_problem(&link, &problem);
                     }
                 }
@@ -125,7 +125,7 @@ async fn persist(shared: &Shared, link: Link) -> Option<Won> {
 }
 
 /// Tries each link once, and returns the first handshake that succeeds.
-pub(super) async fn race(shared: &Shared) -> Result<Won, String> {
+pub(super) async fn race(shared: &ClientState) -> Result<Won, String> {
     let links = shared.usable_links();
     let mut attempts: FuturesUnordered<_> =
         links.iter().map(|link| try_once(shared, link)).collect();
@@ -139,7 +139,7 @@ pub(super) async fn race(shared: &Shared) -> Result<Won, String> {
     Err(problem)
 }
 
-fn no_link(shared: &Shared) -> String {
+fn no_link(shared: &ClientState) -> String {
     if shared.config.links.is_empty() {
         "no link is up that may be used".to_owned()
     } else {
@@ -148,9 +148,9 @@ fn no_link(shared: &Shared) -> String {
     }
 }
 
-/// Tries the gateway's addresses over `link`: the next one when the last has failed or has not
-/// answered for a moment.
-async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
+/// Tries the gateway's addresses over `link`: the next address when the last one has failed or has
+/// not answered for a moment.
+async fn try_once(shared: &ClientState, link: &Link) -> Result<Won, String> {
     let config = &shared.config;
     let identity = match shared.invite() {
         Some(invite) => invite.enrolment_identity(),
@@ -235,7 +235,7 @@ async fn in_turn<T, F: Future<Output = Result<T, String>>>(
 
 /// Begins a session on an existing connection; `None` if its link is gone or the far end's key is
 /// not the gateway's.
-pub(super) fn on(shared: &Arc<Shared>, connection: FirstConnection) -> Option<First> {
+pub(super) fn on(shared: &Arc<ClientState>, connection: FirstConnection) -> Option<First> {
     let FirstConnection {
         link,
         port,
@@ -246,7 +246,7 @@ pub(super) fn on(shared: &Arc<Shared>, connection: FirstConnection) -> Option<Fi
     (handshake.peer == shared.config.gateway).then(|| begin(shared, link, port.at(), handshake))
 }
 
-fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handshake) -> First {
+fn begin(shared: &Arc<ClientState>, link: Link, remote: SocketAddr, handshake: Handshake) -> First {
     let config = &shared.config;
     let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
     let channel = ChannelId::new(0);

@@ -14,16 +14,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::join_error::JoinError;
 use super::reach::reach;
-use super::shared::Shared;
+use super::shared::ClientState;
 use crate::clock;
 use crate::driver::{Driver, NewChannel};
 use hawser_link::bind::SocketOptions;
 use hawser_link::links::Link;
 
 /// Connects over `link` to `remote`, or else to the address that suits the link best; joins the
-/// session and adds the channel. Returns where it goes. `options`: of the connection's socket.
+/// session and adds the channel. Returns the channel and its remote address. `options`: of the
+/// connection's socket.
 pub(super) async fn join(
-    shared: &Shared,
+    shared: &ClientState,
     driver: &Driver,
     (link, options): (&Link, &SocketOptions),
     remote: Option<SocketAddr>,
@@ -84,7 +85,7 @@ impl Drop for Grant<'_> {
 
 /// Joins over an existing connection on `link`, which the side `begun_by` began.
 pub(super) async fn join_as(
-    shared: &Shared,
+    shared: &ClientState,
     driver: &Driver,
     (link, begun_by): (&Link, Side),
     role: ChannelRole,
@@ -108,7 +109,7 @@ pub(super) async fn join_as(
 
 /// Proves that this end holds the session's keys, and waits for the gateway's proof.
 async fn introduce(
-    shared: &Shared,
+    shared: &ClientState,
     driver: &Driver,
     mut stream: tokio::net::TcpStream,
     spec: ChannelSpec,

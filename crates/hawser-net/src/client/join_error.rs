@@ -13,7 +13,7 @@ pub(super) enum JoinError {
     NoGrant,
     #[error("the connection broke during the join: {0}")]
     Broken(#[from] io::Error),
-    #[error("an earlier connection is about to be answered")]
+    #[error("the answer to an earlier join over this link is still expected")]
     Overtaken,
     #[error("the gateway does not answer the join")]
     NoAnswer,

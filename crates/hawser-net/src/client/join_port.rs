@@ -90,7 +90,7 @@ impl JoinPort {
     /// `said`.
     ///
     /// # Errors
-    /// When `connection` is no connection, or `said` no valid offer.
+    /// When `connection` is not a TCP connection, or `said` is not a valid offer.
     pub fn take_passed(&self, connection: OwnedFd, said: &Offer) -> io::Result<()> {
         let stream = takeover::connection(connection)?;
         let gateway = stream.peer_addr()?;
@@ -113,7 +113,7 @@ impl Drop for JoinPort {
     }
 }
 
-/// Connections to one session that its gateway has begun, as their offers prove.
+/// Connections for one session, whose offers prove that the session's gateway has begun them.
 #[derive(Debug)]
 pub(super) struct Offers {
     id: SessionId,
@@ -177,8 +177,8 @@ impl Waiting {
         }
     }
 
-    /// Reads the offer of a new connection, and continues with the connection here or, if the
-    /// session is the predecessor's, there.
+    /// Reads the offer of a new connection. Passes the connection to the predecessor if the session
+    /// is not here, else gives it to the session.
     async fn hear(&self, mut stream: TcpStream, gateway: SocketAddr) -> Result<(), Refused> {
         let mut bytes = [0; JOIN_OFFER_LENGTH];
         let read = timeout(PATIENCE, stream.read_exact(&mut bytes)).await;
@@ -228,8 +228,8 @@ impl Waiting {
         Ok(session.sender.clone())
     }
 
-    /// Logs a refused connection: those of strangers for debugging only; of the others, which may
-    /// be many, the first, the second, the fourth and so on.
+    /// Logs a refused connection: those of strangers for debugging only; of those meant for a
+    /// session, which may be many, the first, the second, the fourth and so on.
     fn tell(&self, remote: SocketAddr, problem: Refused) {
         if matches!(
             problem,
@@ -296,8 +296,8 @@ async fn listen(waiting: Arc<Waiting>, listener: TcpListener) {
     accept_each(listener, takes).await;
 }
 
-/// The address that stands for all of this machine, at a free port: sockets that share the port
-/// would not notice that another program has it.
+/// Returns the unspecified address with `port`. Fails if another program has the port, which
+/// sockets that share the port would not notice.
 fn every_address(port: u16) -> io::Result<SocketAddr> {
     if let Some(before) = hawser_link::inherited::on_links_at(port) {
         return Ok(before);
@@ -321,7 +321,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
 /// Most connections that have proved nothing, in all.
 const MAX_HALF_OPEN: usize = 32;
-/// Most of those from one IPv4 address or one IPv6 /64.
+/// Most connections that have proved nothing, from one IPv4 address or one IPv6 /64.
 const HALF_OPEN_PER_SOURCE: usize = 8;
 /// Connections of a session that wait to be joined with.
 const QUEUE: usize = 8;

@@ -19,7 +19,7 @@ use super::join::join;
 use super::join_error::JoinError;
 use super::link_statuses::LinkStatus;
 use super::rest;
-use super::shared::{Shared, keeps_connections};
+use super::shared::{ClientState, keeps_connections};
 use super::{accepted, association};
 use crate::clock;
 use crate::driver::Driver;
@@ -28,8 +28,8 @@ use crate::spans;
 use hawser_link::bind::SocketOptions;
 use hawser_link::links::Link;
 
-/// Runs until the session ends.
-pub(super) async fn keep(shared: Arc<Shared>, first: First) {
+/// Keeps the channels until the session ends.
+pub(super) async fn keep(shared: Arc<ClientState>, first: First) {
     let driver = first.driver.clone();
     let mut links = shared.links.clone();
     let mut rules = shared.rules.subscribe();
@@ -44,7 +44,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     let mut first = Some(first);
     shared.statuses.lock().begin(driver.id());
     while driver.closed().is_none() {
-        // Links come and go; rules name links, sessions number them.
+        // After every change of links: rules name links, and sessions number them.
         shared.tell_rules(&driver);
         shared.tell_scheduler(&driver);
         let wanted = shared.usable_links();
@@ -53,7 +53,8 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
                 .iter()
                 .any(|now| now.index == *index && keeps_connections(now, link));
             if !same {
-                tracing::info!(link = %link.name, "link is gone, has changed or is forbidden");
+                tracing::info!(link = %link.name,
+                    "closing channels of a link that is gone, has changed or is forbidden");
                 task.abort();
                 shared.statuses.lock().remove(driver.id(), *index);
             }
@@ -66,7 +67,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
             let begun = first.take_if(|first| first.link.index == link.index);
             let keeper = LinkKeeper::new(&shared, &driver, link.clone(), begun);
             let span = spans::link(&link.name);
-            // Without lines of `debug`, the span of the session is the only one.
+            // If `debug` lines are disabled, only the session's span is left.
             let keeping = keeper.run().instrument(span).in_current_span();
             running.insert(link.index, (link, tasks.spawn(keeping)));
         }
@@ -83,7 +84,7 @@ pub(super) async fn keep(shared: Arc<Shared>, first: First) {
 
 /// Keeps the channels of one link: makes the connections that a [`ChannelKeeper`] plans.
 struct LinkKeeper {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     driver: Driver,
     link: Link,
     /// The address that the link's channels go to, once one worked.
@@ -95,7 +96,7 @@ struct LinkKeeper {
 }
 
 impl LinkKeeper {
-    fn new(shared: &Arc<Shared>, driver: &Driver, link: Link, first: Option<First>) -> Self {
+    fn new(shared: &Arc<ClientState>, driver: &Driver, link: Link, first: Option<First>) -> Self {
         let channel = first.as_ref().map(|first| first.channel);
         let mut keeper = Self {
             plan: ChannelKeeper::new(clock::now(), shared.config.express, channel),
@@ -126,7 +127,7 @@ impl LinkKeeper {
                 }
                 () = wake, if next.is_some() => {}
                 Ok(()) = addresses.changed() => {
-                    // Channels to its old address stay until others stand.
+                    // Channels to the old address stay until new ones are established.
                     if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
                         let link = &self.link.name;
                         tracing::info!(%link, %remote, "gateway has left this address");
@@ -160,7 +161,7 @@ impl LinkKeeper {
                     search,
                     max_segment,
                 } => {
-                    // Ports that are the gateway's alone are tried first each time.
+                    // Ports that the gateway shares with no service are tried first each time.
                     let is_own = |at: &SocketAddr| self.shared.shared_port(*at).is_none();
                     let remote = self.remote.filter(|at| !search && is_own(at));
                     attempts.push(self.attempt(role, remote, max_segment));
@@ -204,13 +205,13 @@ impl LinkKeeper {
         self.remote = Some(remote);
         self.broken_since = None;
         self.shared.note_reached(remote, false);
-        tracing::debug!(%remote, ?role, %channel, "joined");
+        tracing::debug!(%remote, ?role, %channel, "joined the session");
         self.publish(None);
     }
 
     /// Finds out why joins break off. If the gateway proves its key in a new handshake, but answers
-    /// on no channel, it was restarted and does not know the session; else a host on the path
-    /// breaks joins. Channels of a silent link have not failed yet, and would live on for long.
+    /// on no channel, the gateway was restarted and does not know the session; else a host on the
+    /// path breaks joins. Channels of a silent link have not failed yet and would live on for long.
     async fn ask_gateway(&mut self) {
         let asked = self.broken_since.take().unwrap_or_else(clock::now);
         let driver = &self.driver;

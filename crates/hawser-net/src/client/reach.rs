@@ -2,9 +2,9 @@
 //!
 //! A path is a link and one address: each link has one path at a time, so that there are as many
 //! paths as links, whatever the number of addresses. A link connects to all addresses at once and
-//! keeps the one that answers first. Of those that answer about as quickly, it takes the one that
-//! the fewest other links use, so that each connection of a gateway with several gets its share. A
-//! port shared with a service is tried a moment later.
+//! keeps the address that answers first. Of addresses that answer about as quickly, the link takes
+//! the one that the fewest other links use, so that each internet connection of the gateway gets
+//! its share. A port shared with a service is tried a moment later.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use tokio::time::Instant;
 
 use super::address_choice::alike;
 use super::join_error::JoinError;
-use super::shared::Shared;
+use super::shared::ClientState;
 use hawser_link::bind::SocketOptions;
 use hawser_link::links::Link;
 
 /// Connects a session to the address that suits `link` best.
 pub(super) async fn reach(
-    shared: &Shared,
+    shared: &ClientState,
     session: SessionId,
     link: &Link,
     options: &SocketOptions,
@@ -44,7 +44,7 @@ pub(super) async fn reach(
     let mut answered: Vec<(SocketAddr, Duration, TcpStream)> = Vec::new();
     let mut problem = None;
     let begun = Instant::now();
-    // Time after which no answer is quick enough.
+    // Time after which answers come too late to be chosen.
     let mut end = None;
     loop {
         tokio::select! {

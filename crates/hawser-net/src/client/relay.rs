@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 /// Carries connections to the far end.
 pub trait Relay: fmt::Debug + Send + Sync + 'static {
-    /// Opens a connection whose other end is the far end's door.
+    /// Opens a connection to the port where the far end accepts sessions.
     fn connect(&self) -> BoxFuture<'_, io::Result<TcpStream>>;
 }
 

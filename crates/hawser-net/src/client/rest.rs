@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::driver::Driver;
 use crate::ticks::Ticks;
 
-/// Runs until the session ends. The kernel's own keepalive asks later, and reports only the end of
+/// Asks until the session ends. The kernel's own keepalive asks later, and reports only the end of
 /// a connection.
 pub(super) async fn watch(driver: Driver) {
     let mut ticks = Ticks::every(LOOK_EVERY);
@@ -24,7 +24,7 @@ pub(super) async fn watch(driver: Driver) {
 /// A silent idle link is to be detected within 15 s. Each question costs a metered link some 150
 /// bytes.
 const REST: Duration = Duration::from_secs(12);
-/// Tells a download that ends from a link that falls silent.
+/// Long enough to tell a download that ends from a link that falls silent.
 const PAUSE: Duration = Duration::from_millis(400);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_IDLE_EVERY: Duration = Duration::from_secs(1);

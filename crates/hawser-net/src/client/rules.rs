@@ -1,11 +1,11 @@
-//! The user's rules, which name links, and sessions, which number them.
+//! Applies the user's rules, which name links, to sessions, which number links.
 
 use std::collections::BTreeMap;
 
 use hawser_sched::rules::LinkRules;
 
 use super::Client;
-use super::shared::Shared;
+use super::shared::ClientState;
 use crate::driver::Driver;
 use hawser_link::links::Link;
 
@@ -22,7 +22,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl ClientState {
     /// True if the rules forbid all use of the link, connections included.
     pub(super) fn is_forbidden(&self, link: &Link) -> bool {
         let rules = self.rules.borrow();

@@ -4,7 +4,7 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::packet::PacketPolicy;
 
 use super::Client;
-use super::shared::Shared;
+use super::shared::ClientState;
 use crate::driver::Driver;
 
 impl Client {
@@ -32,7 +32,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl ClientState {
     /// Tells a session the current policy.
     pub(super) fn tell_scheduler(&self, driver: &Driver) {
         let policy = *self.scheduler.borrow();

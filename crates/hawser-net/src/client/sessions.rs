@@ -18,12 +18,12 @@ use tracing::Instrument as _;
 
 use super::first::{self, First, FirstConnection};
 use super::keeper;
-use super::shared::{Shared, State};
+use super::shared::{ClientState, State};
 use super::unreachable;
 use crate::driver::Driver;
 
 /// Keeps a session running for as long as the client lives.
-pub(super) async fn run(shared: Arc<Shared>, begun: Option<FirstConnection>) {
+pub(super) async fn run(shared: Arc<ClientState>, begun: Option<FirstConnection>) {
     let begun = begun.and_then(|it| first::on(&shared, it));
     let mut sessions = Sessions {
         shared,
@@ -42,7 +42,7 @@ pub(super) async fn run(shared: Arc<Shared>, begun: Option<FirstConnection>) {
             }
         };
     }
-    // Sessions that were left may have data to deliver, for as long as closing waits for that.
+    // Superseded sessions may still have data to deliver while the client closes.
     while sessions.left.join_next().await.is_some() {}
 }
 
@@ -68,14 +68,14 @@ pub(super) async fn end_in_order(driver: &Driver, patience: Duration) {
 }
 
 struct Sessions {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     back_off: BackOff,
-    /// The tasks that look after sessions that were left.
+    /// The tasks that look after superseded sessions.
     left: JoinSet<()>,
 }
 
 impl Sessions {
-    /// Makes the session `begun`, or else a new one, the current one. Returns `None` once the
+    /// Makes a session the current one: `begun`, or else a new session. Returns `None` once the
     /// client is closed.
     async fn begin(&self, begun: Option<First>) -> Option<First> {
         let first = match begun {
@@ -101,7 +101,7 @@ impl Sessions {
         let keeping = keeper::keep(Arc::clone(&shared), first);
         let mut keeping: Keeping = Box::pin(keeping.instrument(driver.span().clone()));
         if shared.once {
-            // The application holds this very session.
+            // The application uses this session only.
             keeping.await;
             return None;
         }
@@ -172,10 +172,10 @@ impl Sessions {
         let reason = driver.closed();
         let problem: Arc<str> = match reason {
             _ if driver.was_refused() => REFUSED.into(),
-            Some(CloseReason::Peer(_)) => "it ended the session".into(),
+            Some(CloseReason::Peer(_)) => "the gateway ended the session".into(),
             Some(CloseReason::LimitExceeded(_)) => "the session exceeded a limit".into(),
             _ if shared.was_forgotten(driver) => FORGOTTEN.into(),
-            _ => "every link to it was lost".into(),
+            _ => "every link to the gateway was lost".into(),
         };
         let session = driver.id();
         let _span = driver.span().enter();
@@ -205,10 +205,10 @@ impl Sessions {
 }
 
 /// Looks after a superseded session until no stream is open in it; then ends it in order.
-async fn leave(shared: Arc<Shared>, driver: Driver, mut keeping: Keeping) {
+async fn leave(shared: Arc<ClientState>, driver: Driver, mut keeping: Keeping) {
     let ending = async {
         loop {
-            // By then this sees streams that were opened during the change of sessions.
+            // After this pause, streams that were opened during the change of sessions are seen.
             sleep(LOOK_EVERY).await;
             if !driver.has_streams() {
                 break;
@@ -227,8 +227,8 @@ async fn leave(shared: Arc<Shared>, driver: Driver, mut keeping: Keeping) {
     shared.forget_left(&driver);
 }
 
-/// Waits until the gateway admits this client; false if it does not in time, or asks to leave that
-/// session, too.
+/// Waits until the gateway admits this client. Returns false if the gateway does not in time, or
+/// asks the client to leave this session, too.
 async fn is_admitted(driver: &Driver) -> bool {
     let mut changes = driver.changes();
     let answers = async {
@@ -247,13 +247,13 @@ async fn is_admitted(driver: &Driver) -> bool {
 type Keeping = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The problem of a client whose session the gateway has lost.
-const FORGOTTEN: &str = "the gateway does not know it any more, as after a restart";
-const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
+const FORGOTTEN: &str = "the gateway does not know the session any more, as after a restart";
+const REFUSED: &str = "the gateway refused this client's key: not enrolled, or revoked";
 const LAST_WORDS: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
-/// Most sessions that were left: each has connections over every link. A gateway may be replaced
+/// Most superseded sessions: each has connections over every link. A gateway may be replaced
 /// again while long downloads in an earlier session go on; at one more replacement, the client
 /// stays until the oldest session is over.
 const MAX_LEFT: usize = 2;

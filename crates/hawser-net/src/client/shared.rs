@@ -36,7 +36,7 @@ use hawser_link::bind::{self, Carries, ConnectError, SocketOptions};
 use hawser_link::links::{self, Link};
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ClientState {
     pub(super) config: ClientConfig,
     pub(super) congestion: Congestion,
     /// Limits the memory that the channels of its sessions read into.
@@ -65,9 +65,9 @@ pub(super) struct Shared {
     pub(super) endpoint: Mutex<Weak<AssociationEndpoint>>,
     /// Segments that do not arrive, by link, with the addresses that the link had at that time.
     lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
-    /// The client ends with its first session in which the gateway has answered.
+    /// True if the client ends with its first session in which the gateway has answered.
     pub(super) once: bool,
-    /// The session that the gateway knows no more.
+    /// The session that the gateway does not know any more.
     forgotten: Mutex<Option<SessionId>>,
     /// True if the next session begins with the invite rather than with the client's own key.
     enrolling: AtomicBool,
@@ -84,7 +84,7 @@ pub(super) enum State {
     Closed,
 }
 
-impl Shared {
+impl ClientState {
     /// The state of a client without a session. `enrolling`: the first session begins with the
     /// invite; `once`: the client ends with its first session in which the gateway has answered.
     pub(super) fn new(
@@ -164,7 +164,7 @@ impl Shared {
     pub(super) fn machine_links(&self) -> Vec<Link> {
         let links = self.links.borrow();
         let mut usable = if self.config.is_local() {
-            // Only loopback leads there, whichever links were configured.
+            // Only loopback leads to a local gateway, whichever links were configured.
             links
                 .iter()
                 .filter(|l| l.loopback && l.up)
@@ -211,7 +211,7 @@ impl Shared {
         Ok(stream)
     }
 
-    /// Returns the port at `remote` if it is shared with a service.
+    /// Returns the port at `remote` if the gateway shares it with a service.
     pub(super) fn shared_port(&self, remote: SocketAddr) -> Option<&dyn SharedPort> {
         self.shared_port
             .as_deref()
@@ -288,7 +288,7 @@ impl Shared {
         self.note_link(link, &waits_for, |before| before == NO_ADDRESS_YET);
     }
 
-    /// Notes `text`, unless the link has another text that may not be replaced.
+    /// Sets the problem of a link to `text`, unless the present problem may not be replaced.
     fn note_link(&self, link: &Link, text: &str, may_replace: impl Fn(&str) -> bool) {
         if !matches!(*self.current.borrow(), State::Connecting(_)) {
             return;
@@ -342,7 +342,7 @@ impl Shared {
         }
     }
 
-    /// Notes that the gateway has answered, and knows this session no more.
+    /// Notes that the gateway has answered, and does not know this session any more.
     pub(super) fn note_forgotten(&self, driver: &Driver) {
         *self.forgotten.lock() = Some(driver.id());
     }
@@ -353,7 +353,7 @@ impl Shared {
     }
 
     /// True if the gateway admitted this client in a session that is over: its hello has come, and
-    /// no invite is left to show. For use after [`Shared::note_enrolment`].
+    /// no invite is left to show. For use after [`ClientState::note_enrolment`].
     pub(super) fn was_admitted(&self, driver: &Driver) -> bool {
         let hello = driver.with(|session, _| session.takes_datagrams());
         hello.is_some() && self.invite().is_none()
@@ -416,7 +416,7 @@ impl Shared {
             if is_open {
                 let old = std::mem::replace(state, State::Running(driver.clone()));
                 if let State::Running(old) = old {
-                    // At no time is the old session in neither place.
+                    // Under the lock of `current`: the old session is always in one of the places.
                     self.left.lock().push(old.clone());
                     before = Some(old);
                 }
@@ -475,5 +475,5 @@ const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
 /// Memory that channels read into, beyond what each needs for one record.
 const MOST_READ_MEMORY: ByteCount = ByteCount::from_mib(16);
 const NO_ADDRESS_YET: &str = "no address of the gateway is found yet";
-/// Gateways have a few addresses, and old ones are soon forgotten.
+/// Most addresses kept: gateways have a few addresses, and old ones are soon forgotten.
 const MAX_REACHED: usize = 8;

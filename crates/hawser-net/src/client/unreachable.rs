@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::first::{self, First};
-use super::shared::Shared;
+use super::shared::ClientState;
 
 /// Makes the first connection of a session. If that takes long, logs what the client waits for,
 /// again after a change; and logs when the gateway is reached.
-pub(super) async fn connect(shared: &Arc<Shared>) -> First {
+pub(super) async fn connect(shared: &Arc<ClientState>) -> First {
     let begun = Instant::now();
     let mut connecting = pin!(first::connect(shared));
     let (mut look, mut said) = (begun + PATIENCE, None);

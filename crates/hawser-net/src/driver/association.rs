@@ -16,13 +16,13 @@ use tracing::Span;
 use super::association_channel::AssociationChannel;
 use super::inner::{CHANNEL_CHARGE, Handle, Meter};
 use super::packet_lane::{PacketLanes, receive_over};
-use super::shared::Shared;
+use super::shared::SharedSession;
 use crate::association::AssociationHandle;
 use crate::clock;
 
 /// Adds the channel to the session and starts its tasks.
 pub(super) fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedSession>,
     lanes: &Arc<PacketLanes>,
     id: ChannelId,
     association: AssociationHandle,
@@ -69,7 +69,7 @@ pub(super) fn start(
 }
 
 /// Reads messages until the association is over.
-async fn read(shared: Weak<Shared>, id: ChannelId, channel: Arc<AssociationChannel>) {
+async fn read(shared: Weak<SharedSession>, id: ChannelId, channel: Arc<AssociationChannel>) {
     let mut messages = Vec::new();
     let mut records: Vec<Bytes> = Vec::new();
     while channel.association.receive_some(&mut messages).await {
@@ -95,7 +95,7 @@ async fn read(shared: Weak<Shared>, id: ChannelId, channel: Arc<AssociationChann
 }
 
 /// Handles the end of the association.
-fn lose(shared: &Weak<Shared>, id: ChannelId) {
+fn lose(shared: &Weak<SharedSession>, id: ChannelId) {
     if let Some(shared) = shared.upgrade() {
         let _span = shared.span.enter();
         tracing::debug!(%id, "the association is over");
@@ -105,11 +105,11 @@ fn lose(shared: &Weak<Shared>, id: ChannelId) {
 
 /// Sends records as the session gives them out.
 struct Writer {
-    shared: Weak<Shared>,
+    shared: Weak<SharedSession>,
     id: ChannelId,
     channel: Arc<AssociationChannel>,
     writer: AssociationWriter,
-    /// The session's span, entered with samples and for log lines.
+    /// The session's span, entered for samples and log lines.
     span: Span,
 }
 
@@ -145,7 +145,7 @@ impl Writer {
 
     /// Reports the association's state to the session, and takes records from the session while the
     /// association has room. Also returns whether the session is over.
-    fn step(&mut self, shared: &Shared) -> (Step, bool) {
+    fn step(&mut self, shared: &SharedSession) -> (Step, bool) {
         let now = clock::now();
         let is_due = self.writer.is_sample_due(now);
         let _span = is_due.then(|| self.span.clone().entered());
@@ -163,7 +163,7 @@ impl Writer {
         })
     }
 
-    /// Gives the association what it has room for. Returns false if it accepts nothing more.
+    /// Sends the records that the association has room for. Returns false if it accepts no more.
     fn send(&mut self, step: &mut Step) -> bool {
         let instructions = std::mem::take(&mut step.instructions);
         if !self.writer.has_work(&instructions) {

@@ -18,7 +18,7 @@ use tracing::Span;
 use super::gauge::Gauge;
 use super::inner::{Handle, Meter};
 use super::reader::Reader;
-use super::shared::Shared;
+use super::shared::SharedSession;
 use crate::clock;
 use crate::congestion::Choice;
 use hawser_link::bind;
@@ -32,7 +32,12 @@ pub(crate) struct NewChannel {
 }
 
 /// Adds the channel to the session and starts its tasks.
-pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel, charge: Charge) {
+pub(super) fn start(
+    shared: &Arc<SharedSession>,
+    mut spec: ChannelSpec,
+    new: NewChannel,
+    charge: Charge,
+) {
     let stream = Arc::new(new.stream);
     let gauge = Arc::new(Gauge::new(Arc::clone(&stream)));
     let write = Arc::new(Notify::new());
@@ -87,7 +92,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
 /// `refusable`: a refusal of this side's key may stand in place of the first record, as on the
 /// connection with which a client begins a session.
 async fn read(
-    shared: Weak<Shared>,
+    shared: Weak<SharedSession>,
     id: ChannelId,
     stream: Arc<TcpStream>,
     mut reader: Reader,
@@ -164,7 +169,7 @@ async fn readable(stream: &TcpStream, reader: &mut Reader, trim: &mut Interval) 
 }
 
 /// Gives the received records to the session. Returns false if the session is over.
-fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Slice>) -> bool {
+fn hand_over(shared: &Weak<SharedSession>, id: ChannelId, records: &mut Vec<Slice>) -> bool {
     let Some(shared) = shared.upgrade() else {
         return false;
     };
@@ -201,7 +206,7 @@ fn take_records(reader: &mut RecordReader, records: &mut Vec<Slice>) -> io::Resu
 
 /// Writes records as the session gives them out.
 struct Writer {
-    shared: Weak<Shared>,
+    shared: Weak<SharedSession>,
     id: ChannelId,
     stream: Arc<TcpStream>,
     gauge: Arc<Gauge>,
@@ -209,7 +214,7 @@ struct Writer {
     pending: Pending,
     writer: TcpWriter,
     choice: Choice,
-    /// The session's span, entered with samples and for log lines.
+    /// The session's span, entered for samples and log lines.
     span: Span,
 }
 
@@ -300,7 +305,7 @@ impl Writer {
     }
 
     /// Reports the channel's state to the session, and takes a record from it if there is one.
-    fn step(&mut self, shared: &Shared, kernel: KernelState, out: &mut Outgoing) -> Answer {
+    fn step(&mut self, shared: &SharedSession, kernel: KernelState, out: &mut Outgoing) -> Answer {
         let (writer, gauge) = (&mut self.writer, &self.gauge);
         shared.with(|inner, now| {
             let unacknowledged = || gauge.unacknowledged();

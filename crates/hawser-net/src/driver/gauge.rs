@@ -84,7 +84,7 @@ impl Gauge {
         };
         match self.stream.try_io(tokio::io::Interest::WRITABLE, attempt) {
             Ok(()) => true,
-            // A broken connection is ready for the write that shows it.
+            // A broken connection is ready for the write that reports the error.
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
         }
     }

@@ -308,11 +308,11 @@ impl Drop for Inner {
     }
 }
 
-/// The code with which a gateway ends the session of a client that it does not, or no more, admit.
+/// The code with which a gateway ends the session of a client that is not admitted (any more).
 pub(crate) const CLOSE_REFUSED: u32 = 1;
 /// The place of the writing task among a channel's tasks.
 const WRITER: usize = 1;
-/// More than a plan has channels. The plan takes them at once; without a plan, they stay here.
+/// More entries than a plan has channels. A plan takes them at once; without a plan, they stay.
 const MAX_LOST_SEGMENTS: usize = 32;
 /// A client enrols once; more requests at a time are a mistake.
 const MAX_ENROLMENTS: usize = 4;

@@ -1,4 +1,4 @@
-//! The way of packets through a session, in the order in which they take it.
+//! The path of tunnels' packets through a session, in both directions.
 //!
 //! - Out: a tunnel gives packets to its lane ([`PacketLane::send`]), which queues them in the
 //!   association, else sends them as datagrams beside the stream that opened the tunnel.
@@ -24,7 +24,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::association_channel::AssociationChannel;
 use super::failure::Failure;
-use super::shared::Shared;
+use super::shared::SharedSession;
 use super::streams::Waiting;
 use crate::association::TunnelFlows;
 
@@ -39,7 +39,7 @@ pub(crate) type KeptStream = Box<dyn Any + Send + Sync>;
 
 /// Carries the packets of one tunnel. Dropping it ends the stream that opened the tunnel.
 pub struct PacketLane {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSession>,
     lanes: Arc<PacketLanes>,
     id: StreamId,
     _stream: KeptStream,
@@ -47,7 +47,7 @@ pub struct PacketLane {
 
 impl PacketLane {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedSession>,
         lanes: Arc<PacketLanes>,
         id: StreamId,
         _stream: KeptStream,
@@ -81,9 +81,9 @@ impl PacketLane {
         counters.dropped.fetch_add(count - taken, Ordering::Relaxed);
     }
 
-    /// Hands packets of the peer to `sink`: from now on those for these networks that come over
-    /// the session's association, and those beside the stream while this is awaited. Ends when the
-    /// peer has ended the stream, whose own bytes are dropped.
+    /// Hands packets of the peer to `sink`: from now on, packets for these networks over the
+    /// session's association, and, while this is awaited, datagrams beside the stream. Ends when
+    /// the peer has ended the stream, whose own bytes are dropped.
     ///
     /// # Errors
     /// When the peer reset the stream, or the connection is over.
@@ -139,12 +139,12 @@ pub(super) struct PacketLanes {
     side: Side,
     association: RwLock<Weak<AssociationChannel>>,
     policy: Mutex<PacketPolicy>,
-    /// Sinks by the networks of their client's end, the latest first. A session has a few.
+    /// Sinks by the networks of their tunnel's client end, the latest first. A session has a few.
     sinks: RwLock<Vec<(IpNet, Arc<dyn PacketSink>)>>,
     counters: PacketCounters,
 }
 
-/// As the fields of [`TunnelCounts`].
+/// Numbers of packets, as in [`TunnelCounts`].
 #[derive(Default)]
 struct PacketCounters {
     over_association: AtomicU64,
@@ -212,8 +212,8 @@ impl PacketLanes {
     }
 
     /// Gives packets to the tunnels that they are for. A client drops packets that are for no
-    /// tunnel. A gateway gives packets with the address of no client of the session to any tunnel,
-    /// which refuses and counts them.
+    /// tunnel. A gateway gives packets whose address belongs to no tunnel of the session to any
+    /// tunnel, which refuses and counts them.
     fn hand_on(&self, packets: &mut Vec<Bytes>) {
         let count = packets.len() as u64;
         self.counters.received.fetch_add(count, Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl PacketLanes {
         })
     }
 
-    /// Hands packets for these networks to `sink` from now on, until the answer is dropped.
+    /// Hands packets for these networks to `sink` from now on, until the returned value is dropped.
     fn register(&self, networks: Vec<IpNet>, sink: Arc<dyn PacketSink>) -> Registered<'_> {
         let mut sinks = self.sinks.write();
         let own = networks.into_iter().map(|net| (net, Arc::clone(&sink)));

@@ -58,8 +58,8 @@ impl Reader {
         self.note();
     }
 
-    /// True if a record is incomplete although the peer makes this process hold more than its part,
-    /// and all peers hold more than there is for all.
+    /// True if the channel waits for the rest of a record while its peer exceeds its part of the
+    /// memory, and all peers together exceed the whole.
     pub(super) fn is_one_too_many(&self) -> bool {
         self.records.is_mid_record() && self.held.budget().is_over()
     }

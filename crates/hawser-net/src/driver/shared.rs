@@ -22,7 +22,7 @@ use crate::lock_order::SessionLocked;
 use crate::session_budgets::SessionBudgets;
 use crate::spans;
 
-pub(super) struct Shared {
+pub(super) struct SharedSession {
     inner: Mutex<Inner>,
     pub(super) keys: SessionKeys,
     pub(super) id: SessionId,
@@ -45,7 +45,7 @@ pub(super) struct Locked<'a> {
     _span: Option<Entered<'a>>,
 }
 
-impl Shared {
+impl SharedSession {
     /// A session that has no channel yet.
     pub(super) fn new(
         span: Span,
@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Changes whenever [`Shared::tell_change`] is called.
+    /// Changes whenever [`SharedSession::tell_change`] is called.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -184,7 +184,7 @@ impl DerefMut for Locked<'_> {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedSession {
     fn drop(&mut self) {
         // The task of the timer looks, and finds the session gone.
         self.timer.notify_one();

@@ -8,13 +8,14 @@ use hawser_types::Instant;
 use tokio::sync::Notify;
 
 use super::inner::{Inner, Meter};
-use super::shared::Shared;
+use super::shared::SharedSession;
 use crate::clock;
 
 /// Runs the timeouts of the session, with fresh samples of its busy channels.
 ///
-/// Holds the session only while it works on it: the session ends with its last handle.
-pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
+/// Holds a reference to the session only while working on it, so that the session ends with its
+/// last handle.
+pub(super) async fn run(shared: Weak<SharedSession>, changed: Arc<Notify>) {
     loop {
         let at = {
             let Some(shared) = shared.upgrade() else {
@@ -42,7 +43,7 @@ pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
     }
 }
 
-fn fire(shared: &Arc<Shared>) {
+fn fire(shared: &Arc<SharedSession>) {
     let _span = shared.span.enter();
     let meters = {
         let inner = shared.lock();

@@ -19,8 +19,9 @@ use hawser_types::{network_of, source_of};
 #[derive(Clone, Debug)]
 pub struct Accounts {
     all: Budget,
-    /// Memory that channels read into. It is separate, since the rest of a record has to be read
-    /// even if nothing is left: a client with many records would leave others nothing for streams.
+    /// Memory that channels read into. This budget is separate, since the rest of a record has to
+    /// be read even if no memory is left: a client with many records would leave other clients
+    /// nothing for streams.
     reading: Budget,
     of_client: ByteCount,
     clients: Arc<Mutex<Clients>>,
@@ -36,7 +37,7 @@ struct Clients {
 #[derive(Debug)]
 struct Known<K> {
     budgets: BTreeMap<K, SessionBudgets>,
-    /// At this number of budgets, the unused ones are forgotten.
+    /// Number of budgets at which the unused budgets are forgotten.
     swept_at: usize,
 }
 
@@ -51,9 +52,9 @@ pub enum Holder {
 }
 
 impl Accounts {
-    /// Budgets within `memory`: half of it for all clients, an eighth for each, and an eighth for
-    /// the memory that channels read into, of which each client has a quarter. The addresses of one
-    /// network together have half of each budget for all.
+    /// Budgets within `memory`: half of it for all clients together, an eighth for each client, and
+    /// an eighth for the memory that channels read into, of which each client has a quarter. The
+    /// addresses of one network together have half of the budgets of all clients.
     pub fn new(memory: ByteCount) -> Self {
         let part = |of: u64, least| ByteCount::new(memory.as_u64() / of).max(least);
         Self {
@@ -79,7 +80,7 @@ impl Accounts {
         self.budgets_of(holder).account
     }
 
-    /// The budget of this holder, and that for the memory that its channels read into.
+    /// The budget of this holder, and the budget for the memory that its channels read into.
     pub(super) fn budgets_of(&self, holder: Holder) -> SessionBudgets {
         self.clients.lock().budgets(self, holder)
     }

@@ -1,4 +1,4 @@
-//! From a TCP connection of any host to a session or a channel.
+//! Makes a session or a channel of a TCP connection from any host.
 
 use std::future::Future;
 use std::io;
@@ -18,16 +18,16 @@ use tokio::time::timeout;
 use tracing::{Instrument as _, Span};
 
 use super::first_words::{self, Whose};
-use super::half_open::{Origin, Place};
+use super::half_open::{HalfOpenSlot, Origin};
 use super::joining::{answer_join, read_prelude};
-use super::shared::{Ends, Entry, Shared};
+use super::shared::{Ends, Entry, GatewayState};
 use super::{memory, session};
 use crate::driver::{Driver, NewChannel};
 use hawser_link::bind::{self, SocketOptions};
 use hawser_seal::{Handshake, TlsError};
 
 /// Accepts connections for as long as the gateway lives.
-pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
+pub(super) async fn listen(shared: Arc<GatewayState>, listener: TcpListener) {
     shared.congestion.prepare(&listener);
     // Silent connections cost no descriptor and no place meanwhile.
     if let Err(error) = bind::defer_accept(&listener, DEFERRED) {
@@ -61,18 +61,24 @@ pub async fn accept_each(
     }
 }
 
-/// Takes a connection, a stranger's until it proves its key; `remote` is for the log.
-pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, origin: Origin) {
+/// Takes a connection, which counts as a stranger's until the client proves its key. `remote` is
+/// for the log.
+pub(super) fn enter(
+    shared: &Arc<GatewayState>,
+    stream: TcpStream,
+    remote: SocketAddr,
+    origin: Origin,
+) {
     let place = shared.half_open.enter(origin, Instant::now());
     shared.count(|counters| counters.connections += 1);
     tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
 }
 
-/// Takes a connection to a port shared with a service, if it speaks this protocol; returns it if it
-/// is the service's. Drops a connection that the client closes before it sends anything. The
-/// connection has a stranger's place until its owner is known.
+/// Takes a connection to a port shared with a service, if the client speaks this protocol. Returns
+/// the service's connections. Drops a connection that the client closes before it sends anything.
+/// The connection has a stranger's place until its owner is known.
 pub(super) async fn share(
-    shared: &Arc<Shared>,
+    shared: &Arc<GatewayState>,
     stream: TcpStream,
     remote: SocketAddr,
 ) -> Option<TcpStream> {
@@ -92,7 +98,7 @@ pub(super) async fn share(
 
 /// Takes a connection that joins a session, of which only the prelude was read.
 pub(super) fn enter_join(
-    shared: &Arc<Shared>,
+    shared: &Arc<GatewayState>,
     stream: TcpStream,
     prelude: JoinPrelude,
 ) -> io::Result<()> {
@@ -113,7 +119,7 @@ pub(super) fn enter_join(
 /// Why a join is refused.
 struct Refused {
     reason: String,
-    /// The span of its session, if there is such a session.
+    /// The span of the session that the connection joins, if there is such a session.
     span: Span,
 }
 
@@ -125,7 +131,11 @@ impl From<String> for Refused {
 }
 
 /// Counts the outcome of a join.
-fn count_join(shared: &Shared, remote: SocketAddr, outcome: Result<Result<(), Refused>, Elapsed>) {
+fn count_join(
+    shared: &GatewayState,
+    remote: SocketAddr,
+    outcome: Result<Result<(), Refused>, Elapsed>,
+) {
     match outcome {
         Ok(Ok(())) => shared.count(|counters| counters.joins += 1),
         Ok(Err(Refused { reason, span })) => {
@@ -136,16 +146,21 @@ fn count_join(shared: &Shared, remote: SocketAddr, outcome: Result<Result<(), Re
     }
 }
 
-async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {
+async fn admit(
+    shared: Arc<GatewayState>,
+    stream: TcpStream,
+    remote: SocketAddr,
+    place: HalfOpenSlot,
+) {
     let entering = let_in(&shared, stream, remote, &place);
     in_place(&shared, &place, remote, entering).await;
 }
 
-/// Does `work` once a stranger's connection has its place, for as long as it has it; `None` if it
-/// gets no place in time, or a newcomer takes it.
+/// Does `work` while a stranger's connection has its place. Returns `None` if the connection gets
+/// no place in time, or a newcomer takes the place.
 async fn in_place<T>(
-    shared: &Shared,
-    place: &Place,
+    shared: &GatewayState,
+    place: &HalfOpenSlot,
     remote: SocketAddr,
     work: impl Future<Output = T>,
 ) -> Option<T> {
@@ -157,14 +172,19 @@ async fn in_place<T>(
     done
 }
 
-/// Finds out whose a connection is, and gives it to a session. May be cancelled.
-async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: &Place) {
+/// Performs a connection's handshake or join, and gives it to a session. May be cancelled.
+async fn let_in(
+    shared: &Arc<GatewayState>,
+    stream: TcpStream,
+    remote: SocketAddr,
+    place: &HalfOpenSlot,
+) {
     let options = SocketOptions {
         congestion: shared.congestion.initial().map(str::to_owned),
         ..Default::default()
     };
     if let Err(error) = options.apply(&stream) {
-        tracing::debug!(%error, "the kernel refuses a socket option");
+        tracing::debug!(%error, "cannot set an option of the client's connection");
     }
     let mut first = [0];
     let word = match timeout(PATIENCE, stream.peek(&mut first)).await {
@@ -197,7 +217,7 @@ async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, pla
 }
 
 /// Begins a session for a client that has proved its key.
-fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
+fn begin(shared: &Arc<GatewayState>, handshake: Handshake, remote: SocketAddr) {
     let peer = handshake.peer;
     let config = &shared.config;
     let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
@@ -248,9 +268,13 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     shared.begun.send_modify(|begun| *begun += 1);
 }
 
-/// Reads the prelude of a joining connection, and continues with the connection here or, if its
-/// session is the predecessor's, there.
-async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), Refused> {
+/// Reads the prelude of a joining connection. Passes the connection to the predecessor if the
+/// session is not here, else adds it to the session.
+async fn join(
+    shared: &Arc<GatewayState>,
+    mut stream: TcpStream,
+    place: &HalfOpenSlot,
+) -> Result<(), Refused> {
     let prelude = read_prelude(&mut stream).await?;
     let is_here = shared.sessions.lock().contains_key(&prelude.session);
     let predecessor = shared.config.predecessor.as_ref();
@@ -265,10 +289,10 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Res
 
 /// Adds a connection to a session, once its first record has proved that it belongs to the session.
 async fn join_with(
-    shared: &Arc<Shared>,
+    shared: &Arc<GatewayState>,
     stream: TcpStream,
     prelude: JoinPrelude,
-    place: &Place,
+    place: &HalfOpenSlot,
 ) -> Result<(), Refused> {
     let driver = {
         let sessions = shared.sessions.lock();
@@ -294,7 +318,7 @@ async fn join_with(
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time that a connection waits in line for a place.
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
-/// Time for which the kernel holds back a silent connection; it counts in retransmissions.
+/// Time for which the kernel holds back a silent connection, rounded to retransmissions.
 const DEFERRED: Duration = Duration::from_secs(1);
 /// Stands for the address of a connection that has ended meanwhile.
 const UNKNOWN: SocketAddr = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0));

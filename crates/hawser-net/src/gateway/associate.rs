@@ -7,13 +7,13 @@ use hawser_channels::Allowance;
 use hawser_types::ChannelId;
 use tokio::sync::watch;
 
-use super::shared::Shared;
+use super::shared::GatewayState;
 use crate::clock;
 use crate::driver::Driver;
 use hawser_link::links::Link;
 
 /// Takes the associations of a session for as long as it lives.
-pub(super) async fn serve(shared: &Shared, driver: &Driver) {
+pub(super) async fn serve(shared: &GatewayState, driver: &Driver) {
     let Some(associations) = shared.associations.get() else {
         return;
     };
@@ -37,19 +37,21 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
         let taken = async {
             tokio::select! {
                 taken = own.take(driver, id) => taken,
-                () = replaced(driver, id) => Err("the client gave it up".to_owned()),
-                () = tokio::time::sleep(PATIENCE) => Err("it did not begin in time".to_owned()),
+                () = replaced(driver, id) => Err("the client gave up the association".to_owned()),
+                () = tokio::time::sleep(PATIENCE) => {
+                    Err("the client did not begin the association in time".to_owned())
+                }
             }
         };
         match taken.await {
             Ok(()) => tracing::info!(%id, "association established"),
-            Err(problem) => tracing::debug!(%id, %problem, "no association"),
+            Err(problem) => tracing::debug!(%id, %problem, "association was not established"),
         }
         driver.forget_expected(id);
     }
 }
 
-/// Waits until the client expects another association, or none.
+/// Waits until `id` is not the association that the client has announced any more.
 async fn replaced(driver: &Driver, id: ChannelId) {
     let mut changes = driver.changes();
     while driver.expected() == Some(id) && driver.closed().is_none() {
@@ -60,7 +62,7 @@ async fn replaced(driver: &Driver, id: ChannelId) {
 }
 
 /// Follows the machine's links for as long as the gateway lives.
-pub(super) async fn follow(shared: Arc<Shared>, mut links: watch::Receiver<Arc<Vec<Link>>>) {
+pub(super) async fn follow(shared: Arc<GatewayState>, mut links: watch::Receiver<Arc<Vec<Link>>>) {
     loop {
         let now = Arc::clone(&links.borrow_and_update());
         if let Some(associations) = shared.associations.get() {

@@ -22,14 +22,14 @@ use hawser_link::links::Link;
 #[derive(Debug)]
 pub(super) struct Associations {
     endpoint: AssociationEndpoint,
-    /// The configured addresses: each stands for itself, or for all of its family.
+    /// The configured addresses: each stands for itself or, if unspecified, for its whole family.
     addresses: Vec<SocketAddr>,
     own: OwnSockets,
 }
 
 impl Associations {
-    /// Opens the UDP port of the same number as that of `addresses`, which the gateway listens on,
-    /// with sockets for single links as `own` says, like the TCP port.
+    /// Opens the UDP port with the number of the TCP port of `addresses`, which the gateway listens
+    /// on. As at the TCP port, `own` tells which links get sockets of their own.
     pub(super) fn open(
         addresses: &[SocketAddr],
         own: OwnSockets,
@@ -44,7 +44,7 @@ impl Associations {
         let endpoint = AssociationEndpoint::bind_after(predecessor, &[], first.port())?;
         let mut failed = endpoint.set_locals(&locals);
         match failed.pop() {
-            // A machine may be without one of the families.
+            // A machine may be without IPv4 or without IPv6.
             Some((_, error)) if failed.len() + 1 == locals.len() => Err(error),
             _ => Ok(Self {
                 endpoint,
@@ -125,7 +125,7 @@ pub(super) struct OfSession<'a> {
 impl OfSession<'_> {
     /// Takes the association that the client has announced.
     pub(super) async fn take(&mut self, driver: &Driver, id: ChannelId) -> Result<(), String> {
-        // The peer goes on to another one, and has had time to learn that the others are over.
+        // The client begins another association, and has had time to learn that old ones are over.
         let excess = self.keys.len().saturating_sub(MAX_ENDED);
         let standing = self.endpoint.forget_ended(&self.keys[..excess]);
         self.keys.splice(..excess, standing);
@@ -151,7 +151,7 @@ impl Drop for OfSession<'_> {
     }
 }
 
-/// The places where packets arrive and leave.
+/// The places where packets arrive and leave: local addresses on links.
 fn locals(addresses: &[SocketAddr], links: &[Link], own: OwnSockets) -> Vec<Local> {
     let mut locals: Vec<Local> = Vec::new();
     let mut add = |link: LinkIndex, address: IpAddr| {
@@ -233,7 +233,7 @@ const MAX_ENDED: usize = 2;
 /// Most associations that are ended in one go for the memory that they take.
 const MAX_ENDED_AT_ONCE: usize = 16;
 
-/// An association has no more addresses.
+/// Most local addresses: an association has no more.
 const MAX_LOCALS: usize = 16;
 
 /// Local addresses that are not bound to a link.

@@ -22,8 +22,8 @@ pub enum Whose {
     Unclaimed,
 }
 
-/// Decides whose the connection is. A client that sends too little in [`PATIENCE`] waits for the
-/// service to speak first.
+/// Decides whose the connection is: the service's if the client sends too little in [`PATIENCE`],
+/// since the client then waits for the service to speak first.
 pub(super) async fn judge_first(stream: &TcpStream) -> Whose {
     let listening = async {
         let mut words = [0; MAX_WORDS];
@@ -42,8 +42,8 @@ pub(super) async fn judge_first(stream: &TcpStream) -> Whose {
     timeout(PATIENCE, listening).await.unwrap_or(Whose::Service)
 }
 
-/// Decides whose the connection is that begins with `said`; `None` while that is not clear yet, at
-/// most for 2048 bytes. Empty bytes mean that the client sends nothing more.
+/// Decides whose the connection is that begins with `said`; `None` while the owner is not known
+/// yet, at most for 2048 bytes. Empty bytes mean that the client sends nothing more.
 pub fn judge(said: &[u8]) -> Option<Whose> {
     let ours = |is_ours| {
         if is_ours {
@@ -67,7 +67,7 @@ pub fn judge(said: &[u8]) -> Option<Whose> {
             _ => None,
         },
         [JoinPrelude::FIRST_BYTE, ..] => match said.first_chunk::<JOIN_PRELUDE_LENGTH>() {
-            // Of any session: a join of an unknown session is refused as at any port.
+            // Joins of all sessions: a join of an unknown session is refused as at any port.
             Some(prelude) => Some(ours(JoinPrelude::decode(prelude).is_some())),
             None if JoinPrelude::may_begin(said) => None,
             None => Some(Whose::Service),

@@ -1,4 +1,4 @@
-//! Begins connections to clients that take them, from links that no channel of theirs came to.
+//! Begins connections to clients that accept them, from links that no channel of the client uses.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -15,15 +15,15 @@ use tokio::time::timeout;
 
 use super::further_links::Further;
 use super::joining::join_offered;
-use super::shared::Shared;
+use super::shared::GatewayState;
 use crate::clock;
 use crate::driver::Driver;
 use hawser_link::bind::{self, ConnectError, SocketOptions};
 use hawser_link::links::{self, Link};
 
-/// Does so for one session, for as long as it lives, if the gateway is configured to and the client
-/// has announced a port.
-pub(super) async fn serve(shared: &Shared, driver: &Driver) {
+/// Begins such connections for one session until it ends, if the gateway is configured to and the
+/// client has announced a port.
+pub(super) async fn serve(shared: &GatewayState, driver: &Driver) {
     let Some(further) = shared.further.get() else {
         return;
     };
@@ -44,7 +44,7 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
             match action {
                 FurtherAction::Attempt { pair, max_segment } => {
                     let link = usable.iter().find(|link| link.index == pair.link).cloned();
-                    let way = Way {
+                    let way = FurtherPath {
                         link,
                         remote: SocketAddr::new(pair.remote, port),
                         max_segment,
@@ -90,7 +90,7 @@ async fn told_port(driver: &Driver) -> Option<u16> {
 /// Updates the plan with the present links and channels.
 fn update(plan: &mut FurtherChannels, driver: &Driver, further: &Further, links: &[Link]) {
     let now = clock::now();
-    // In this order: a channel may end meanwhile, and its loss still be reported.
+    // Lists the channels first: one may end meanwhile, and its loss is still reported.
     let channels = driver.tcp_ends();
     for (channel, lost) in driver.take_lost_segments() {
         plan.handle_lost_segment(now, channel, lost);
@@ -104,7 +104,7 @@ fn update(plan: &mut FurtherChannels, driver: &Driver, further: &Further, links:
 }
 
 /// The path of a connection.
-struct Way {
+struct FurtherPath {
     /// `None` if the link is gone.
     link: Option<Link>,
     remote: SocketAddr,
@@ -120,14 +120,14 @@ struct Failed {
 fn note(
     plan: &mut FurtherChannels,
     driver: &Driver,
-    (pair, way): (Pair, &Way),
+    (pair, way): (Pair, &FurtherPath),
     joined: Result<ChannelId, Failed>,
 ) {
     let remote = way.remote;
     let link = way.link.as_ref().map_or("?", |link| link.name.as_str());
     let Failed { why, problem } = match joined {
         Ok(channel) => {
-            tracing::info!(link, %remote, %channel, "the client has joined");
+            tracing::info!(link, %remote, %channel, "client joined the gateway's connection");
             if !plan.handle_joined(clock::now(), pair, channel) {
                 driver.drop_channel(channel);
             }
@@ -143,15 +143,18 @@ fn note(
         );
     } else if failures.count.is_power_of_two() {
         let count = failures.count;
-        tracing::info!(link, %remote, problem, count, "the client has not joined");
+        tracing::info!(
+            link, %remote, problem, count,
+            "client did not join the gateway's connection"
+        );
     }
 }
 
 /// Connects to a client, offers it to join, and adds the channel once the client has joined.
 async fn attempt(
-    shared: &Shared,
+    shared: &GatewayState,
     driver: &Driver,
-    way: &Way,
+    way: &FurtherPath,
     number: u64,
 ) -> Result<ChannelId, Failed> {
     let link = way.link.as_ref();
@@ -173,7 +176,11 @@ async fn attempt(
     joined.map_err(Failed::unanswered)
 }
 
-async fn connect(shared: &Shared, link: &Link, way: &Way) -> Result<TcpStream, Failed> {
+async fn connect(
+    shared: &GatewayState,
+    link: &Link,
+    way: &FurtherPath,
+) -> Result<TcpStream, Failed> {
     let options = SocketOptions {
         congestion: shared.congestion.initial().map(str::to_owned),
         connect_timeout: CONNECT_TIMEOUT,

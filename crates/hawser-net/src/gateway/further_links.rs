@@ -1,4 +1,4 @@
-//! The links that a gateway may begin connections to its clients on.
+//! The links on which a gateway may begin connections to its clients.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use hawser_link::links::{self, Link, OwnAddresses};
 
-/// Links that connections to clients may begin on: those with these names.
+/// The links on which connections to clients may begin, by their names.
 #[derive(Debug)]
 pub(super) struct Further {
     names: Vec<String>,

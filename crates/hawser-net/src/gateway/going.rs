@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::shared::Shared;
+use super::shared::GatewayState;
 use crate::driver::Driver;
 use crate::session::SessionHandle;
 
 /// Once the gateway goes away, tells the client so, and ends the session when no stream has been
-/// open in it for a while. Returns when it is over.
-pub(super) async fn follow(shared: &Shared, driver: &Driver) {
+/// open in it for a while. Returns when the session is over.
+pub(super) async fn follow(shared: &GatewayState, driver: &Driver) {
     let mut going_away = shared.going_away.subscribe();
     if going_away.wait_for(|going_away| *going_away).await.is_err() {
         return;
@@ -27,7 +27,8 @@ pub(super) async fn follow(shared: &Shared, driver: &Driver) {
     SessionHandle::new(driver.clone()).ended().await;
 }
 
-/// A client that knows the command has begun another session by then, and ends this one itself.
-/// Another client may open a stream at any time; it is lost if the session ends just then.
+/// A client that knows the command to leave has begun another session by then, and ends this one
+/// itself. Another client may open a stream at any time; the stream is lost if the session ends
+/// just then.
 const IDLE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -1,11 +1,12 @@
 //! The places of connections that have not proved who they are.
 //!
-//! Idle connections never keep a client out. A newcomer that finds its places taken displaces a
-//! connection that had time for a handshake, or a younger one of a network, and there of a source,
-//! that holds more places than the newcomer's own would then: a source of many connections
-//! displaces its own. Otherwise the newcomer waits in line: when a thousand clients come back at
-//! once after a restart, none of them stops another's handshake. If the line is full as well, that
-//! is a flood, and newcomers displace younger connections by chance, so that some finish.
+//! Idle connections never keep a client out. A newcomer whose places are all taken looks at the
+//! network, and there at the source, with the most places. It displaces that source's oldest
+//! connection if this had time for a handshake; or else any of its connections if the newcomer's
+//! own network or source would still have fewer places. So a source of many connections displaces
+//! its own. Otherwise the newcomer waits in line: when a thousand clients come back at once after a
+//! restart, none of them stops another's handshake. If the line is full as well, which is a flood,
+//! newcomers displace younger connections by chance, so that some handshakes finish.
 //!
 //! A connection that joins a live session moves to a place of that session, which strangers can't
 //! take: a join needs the session's id and a number that was granted to the session.
@@ -42,13 +43,13 @@ pub(crate) struct HalfOpen {
 pub(crate) enum Origin {
     /// An address.
     Address(IpAddr),
-    /// A gateway, which says that the caller has this key.
+    /// A gateway that has passed on a caller, and says that the caller has this key.
     Relayed(PublicKey),
 }
 
 /// A place among the half-open connections, or in the line for one; dropping it frees the place.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct HalfOpenSlot {
     half_open: HalfOpen,
     number: u64,
     ready: Arc<Notify>,
@@ -67,7 +68,7 @@ impl HalfOpen {
 
     /// Returns a place for a connection from `origin`, or one in the line. `now` decides which
     /// connections had time for a handshake.
-    pub(crate) fn enter(&self, origin: Origin, now: Instant) -> Place {
+    pub(crate) fn enter(&self, origin: Origin, now: Instant) -> HalfOpenSlot {
         let guest = Guest {
             source: origin.source(),
             network: origin.network(),
@@ -76,7 +77,7 @@ impl HalfOpen {
             displaced: Arc::default(),
         };
         let mut places = self.places.lock();
-        let place = Place {
+        let place = HalfOpenSlot {
             half_open: self.clone(),
             number: places.next,
             ready: Arc::clone(&guest.ready),
@@ -93,11 +94,11 @@ impl HalfOpen {
     }
 }
 
-impl Place {
+impl HalfOpenSlot {
     /// Waits until this is a place among the half-open connections.
     pub(super) async fn ready(&self) {
         while !self.has_place(Instant::now()) {
-            // Meanwhile the time of other connections may be over.
+            // Meanwhile other connections may have had their time for a handshake.
             let _ = timeout(LOOK_AGAIN, self.ready.notified()).await;
         }
     }
@@ -110,8 +111,8 @@ impl Place {
             .has_place(limits, self.number, now)
     }
 
-    /// Does `work` once the connection has its place, for as long as it has it; `None` if it gets
-    /// no place within `patience`, or a newcomer takes it.
+    /// Does `work` while the connection has its place. Returns `None` if the connection gets no
+    /// place within `patience`, or a newcomer takes the place.
     pub(crate) async fn hold<T>(
         &self,
         patience: Duration,
@@ -155,7 +156,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HalfOpenSlot {
     fn drop(&mut self) {
         self.leave();
     }
@@ -183,7 +184,7 @@ enum Room {
 }
 
 impl Places {
-    /// Gives a newcomer a place, perhaps that of another, or one in the line.
+    /// Gives a newcomer a place, perhaps that of a displaced connection, or one in the line.
     fn welcome(&mut self, limits: &AcceptLimits, guest: Guest) {
         let number = self.next;
         self.next += 1;
@@ -260,13 +261,13 @@ impl Places {
     /// Takes the place of a connection away.
     fn displace(&mut self, victim: u64) {
         if let Some(guest) = self.holders.remove(victim) {
-            // A connection that does not wait yet learns of this when it does.
+            // The permit stays until the connection waits for it.
             guest.displaced.notify_one();
         }
     }
 
-    /// Frees a place, which goes to the first connection in the line that it fits; returns whether
-    /// a holder had the place.
+    /// Frees a place, which goes to the first connection in the line that may have it. Returns
+    /// whether a holder had the place.
     fn remove(&mut self, limits: &AcceptLimits, number: u64) -> bool {
         self.line.remove(number);
         let is_freed = self.holders.remove(number).is_some();

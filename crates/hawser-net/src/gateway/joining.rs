@@ -12,13 +12,13 @@ use hawser_wire::{
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::shared::Shared;
+use super::shared::GatewayState;
 use crate::clock;
 use crate::driver::{Driver, NewChannel};
 
 /// Adds a connection that this gateway has begun to a session, once the client joins with it.
 pub(super) async fn join_offered(
-    shared: &Shared,
+    shared: &GatewayState,
     driver: &Driver,
     mut stream: TcpStream,
 ) -> Result<ChannelId, String> {
@@ -45,7 +45,7 @@ pub(super) async fn read_prelude(stream: &mut TcpStream) -> Result<JoinPrelude, 
 /// Waits for the proof that a connection belongs to the session, sends this side's proof, and adds
 /// the channel with this number, begun by the side `begun_by`.
 pub(super) async fn answer_join(
-    shared: &Shared,
+    shared: &GatewayState,
     driver: &Driver,
     (id, begun_by): (ChannelId, Side),
     mut stream: TcpStream,

@@ -17,10 +17,11 @@ pub struct AcceptLimits {
     /// connection, or one of a source that has more than its share, or waits. Joins of live
     /// sessions have as many places besides.
     pub half_open: usize,
-    /// The same, from one IPv4 address, one IPv6 /64, or one caller that comes by a gateway.
+    /// Connections that have not proved who they are, from one IPv4 address, one IPv6 /64, or one
+    /// caller that comes by a gateway.
     pub half_open_per_source: usize,
     /// Memory for the data of all sessions together: half for data to be handed on, half for
-    /// unacknowledged data. A session has at most a quarter of it, and less when there are more.
+    /// unacknowledged data. A session has at most a quarter of it, less if there are many sessions.
     pub memory: ByteCount,
 }
 

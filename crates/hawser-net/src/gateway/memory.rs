@@ -1,12 +1,12 @@
 //! One bound on the data of all sessions together.
 //!
 //! Half of it is for received data that waits to be handed on, half for sent data that is not
-//! acknowledged. Each half is shared out so that no session loses memory that it holds, and beyond
-//! that all may have the same: as much as a session's configuration asks for, at most a quarter of
-//! the half. Every session has a little besides: a quarter of its share, or 1 MiB, for the first 64
-//! KiB of credit of its streams, and one chunk's worth of sending.
+//! acknowledged. Each half is shared out so that no session loses memory that it holds, and all
+//! sessions may otherwise have the same: as much as a session's configuration asks for, at most a
+//! quarter of the half. Every session has a little besides: a quarter of its share, or 1 MiB, for
+//! the first 64 KiB of credit of its streams, and one chunk's worth of sending.
 //!
-//! These are subtracted before the halves are made:
+//! The following is subtracted before the halves are made:
 //!
 //! - the memory of the sessions' recorders, a quarter at most;
 //! - the clients' charges for sessions, channels, streams and lookups (`accounts.rs`), half at
@@ -25,13 +25,13 @@ use hawser_session::SessionConfig;
 use hawser_types::{ByteCount, SessionId};
 
 use super::config::GatewayConfig;
-use super::shared::{Entry, Shared};
+use super::shared::{Entry, GatewayState};
 use super::shares::{MIN_SENDING, Shares};
 use crate::driver::Driver;
 use crate::ticks::Ticks;
 
 /// Shares out anew every second, since the memory that sessions hold changes.
-pub(super) async fn keep(shared: Arc<Shared>) {
+pub(super) async fn keep(shared: Arc<GatewayState>) {
     let mut ticks = Ticks::every(PERIOD);
     loop {
         ticks.tick().await;
@@ -61,10 +61,10 @@ pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
     }
 }
 
-/// Gives a new session the others' share if that much is left, otherwise by sharing out anew.
+/// Gives a new session the share of all others if that much is left; otherwise shares out anew.
 ///
 /// Sharing out asks every session. After a restart a thousand of them begin at once.
-pub(super) fn begin(shared: &Shared, sessions: &HashMap<SessionId, Entry>, new: &Driver) {
+pub(super) fn begin(shared: &GatewayState, sessions: &HashMap<SessionId, Entry>, new: &Driver) {
     let recorder = for_session(&shared.config).recorder.as_u64();
     let mut shares = shared.shares.lock();
     if shares.take(recorder) {
@@ -79,7 +79,7 @@ pub(super) fn begin(shared: &Shared, sessions: &HashMap<SessionId, Entry>, new: 
 }
 
 /// Gives every session its share.
-fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
+fn share_out(shared: &GatewayState, sessions: &HashMap<SessionId, Entry>) -> Shares {
     let recorder = for_session(&shared.config).recorder.as_u64();
     let recorders = recorder.saturating_mul(sessions.len() as u64);
     let memory = shared.config.limits.memory.as_u64();
@@ -117,7 +117,7 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
 }
 
 /// The memory that is known to be held.
-pub(super) fn charged(shared: &Shared) -> ByteCount {
+pub(super) fn charged(shared: &GatewayState) -> ByteCount {
     let associations = shared.associations.get();
     let associations = associations.map(|it| it.held()).unwrap_or_default();
     let sessions = shared.sessions.lock();
@@ -139,8 +139,8 @@ fn share(budget: u64, most: u64, held: &[u64]) -> u64 {
     }
 }
 
-/// The highest share, up to `most`, with which the shares of all together are within `budget`, when
-/// sessions that hold more than that keep what they hold.
+/// The highest share, up to `most`, with which all sessions together are within `budget`. Sessions
+/// that hold more than this share keep the memory that they hold.
 fn level(budget: u64, most: u64, held: &[u64]) -> u64 {
     let fits = |share: u64| held.iter().map(|held| share.max(*held)).sum::<u64>() <= budget;
     let (mut low, mut high) = (0, most);

@@ -20,13 +20,13 @@ use tokio::sync::watch;
 
 use super::admit;
 use super::port_links::OwnSockets;
-use super::shared::Shared;
+use super::shared::GatewayState;
 use crate::port_on_links;
 use hawser_link::links::Link;
 use hawser_link::{bind, inherited};
 
-/// Returns the address of `listener` if that stands for every address; single links can then listen
-/// on its port as well.
+/// Returns the address of `listener` if it is unspecified (`0.0.0.0`, `[::]`). Single links can
+/// then listen on its port as well.
 pub(super) fn everywhere(listener: &TcpListener) -> Option<SocketAddr> {
     let address = listener.local_addr().ok()?;
     (address.ip().is_unspecified() && bind::share_port(listener).is_ok()).then_some(address)
@@ -35,7 +35,7 @@ pub(super) fn everywhere(listener: &TcpListener) -> Option<SocketAddr> {
 /// Keeps a socket on each link that needs one of its `own`, for each of `addresses`, until this is
 /// dropped.
 pub(super) async fn follow(
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     (addresses, own): (Vec<SocketAddr>, OwnSockets),
     links: watch::Receiver<Arc<Vec<Link>>>,
 ) {

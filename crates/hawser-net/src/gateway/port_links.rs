@@ -32,5 +32,5 @@ impl OwnSockets {
     }
 }
 
-/// A host of containers may have hundreds of interfaces.
+/// Most links with sockets of their own: a host of containers may have hundreds of interfaces.
 pub(super) const MAX_LINKS: usize = 64;

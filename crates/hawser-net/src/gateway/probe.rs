@@ -6,13 +6,13 @@ use std::sync::Arc;
 use hawser_keys::identity::PublicKey;
 use parking_lot::Mutex;
 
-/// The clients whose sessions are asked now.
+/// The clients whose sessions are asked for a sign of life now.
 #[derive(Debug, Default)]
 pub(super) struct Probing {
     clients: Arc<Mutex<HashSet<PublicKey>>>,
 }
 
-/// A client whose sessions are asked now; no more once this is dropped.
+/// A client whose sessions are asked for a sign of life, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Probed {
     clients: Arc<Mutex<HashSet<PublicKey>>>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hawser_wire::Enrolment;
 use tracing::Span;
 
-use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
+use super::shared::{Ends, GatewayState, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE};
 use super::{associate, further, going};
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::session::SessionHandle;
@@ -17,7 +17,7 @@ use hawser_keys::identity::PublicKey;
 /// Hands out the session's streams once its client is known; removes the session when it is over.
 /// `client`: the client's span, which encloses that of the session.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     driver: Driver,
     (client, key): (Span, PublicKey),
     ends: Ends,
@@ -36,7 +36,7 @@ pub(super) async fn serve(
     };
     match peer {
         Some(peer) if peer == key || shared.give(driver.id(), peer) => {
-            // Never ends by itself.
+            // This future never ends by itself.
             let adding = async {
                 tokio::join!(
                     associate::serve(&shared, &driver),
@@ -68,7 +68,7 @@ pub(super) async fn serve(
 }
 
 /// Hands the session, or its streams, to the application, until the session is over.
-async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends) {
+async fn hand_over(shared: &GatewayState, driver: &Driver, peer: PublicKey, ends: Ends) {
     let mut decided = shared.hand_over.subscribe();
     let decided = tokio::select! {
         decided = decided.wait_for(Option::is_some) => decided.map_or(None, |decided| *decided),
@@ -85,7 +85,7 @@ async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends
                 sent = shared.arrivals.send(arrival) => if sent.is_err() {
                     return;
                 },
-                // The application accepts no sessions now; one that is over must not be kept.
+                // The application accepts no sessions now; a session that is over must not be kept.
                 () = ended(driver) => return,
             }
             ended(driver).await;
@@ -94,7 +94,7 @@ async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends
     }
 }
 
-async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends) {
+async fn hand_out(shared: &GatewayState, driver: &Driver, peer: PublicKey, ends: Ends) {
     while let Some(id) = poll_fn(|cx| driver.poll_incoming(cx)).await {
         shared.note_used(driver.id());
         let opening = driver
@@ -126,7 +126,11 @@ pub(super) async fn ended(driver: &Driver) {
 }
 
 /// Waits for the client to show its own key; streams wait meanwhile.
-async fn enrol(shared: &Arc<Shared>, driver: &Driver, invite: PublicKey) -> Option<PublicKey> {
+async fn enrol(
+    shared: &Arc<GatewayState>,
+    driver: &Driver,
+    invite: PublicKey,
+) -> Option<PublicKey> {
     let mut changes = driver.changes();
     loop {
         if let Some(enrolment) = driver.take_enrolment() {
@@ -139,7 +143,7 @@ async fn enrol(shared: &Arc<Shared>, driver: &Driver, invite: PublicKey) -> Opti
 }
 
 async fn admit(
-    shared: &Arc<Shared>,
+    shared: &Arc<GatewayState>,
     driver: &Driver,
     invite: PublicKey,
     enrolment: Enrolment,
@@ -147,7 +151,7 @@ async fn admit(
     let client = PublicKey::from_bytes(enrolment.key);
     let challenge = driver.keys().enrolment_challenge();
     if client.verify(&challenge, &enrolment.signature).is_err() {
-        tracing::warn!(%client, "an enrolment is not signed by the key that it names");
+        tracing::warn!(%client, "refused an enrolment that is not signed by the key that it names");
         return None;
     }
     let admission = Arc::clone(&shared.admission);

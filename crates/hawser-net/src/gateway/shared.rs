@@ -30,7 +30,7 @@ use hawser_keys::identity::PublicKey;
 use hawser_seal::TlsServer;
 use hawser_types::{network_of, source_of};
 
-pub(super) struct Shared {
+pub(super) struct GatewayState {
     pub(super) config: GatewayConfig,
     pub(super) congestion: Congestion,
     /// The budgets of the clients.
@@ -101,8 +101,8 @@ pub struct Incoming {
     pub peer: PublicKey,
     /// Both ends of the session's first connection.
     pub ends: Ends,
-    /// The client's address and port at the TCP channel that brought the opening. `None` if that
-    /// channel is gone, or is an association.
+    /// The client's address and port on the TCP channel over which the client opened the stream;
+    /// `None` if that channel is gone, or is an association.
     pub from: Option<SocketAddr>,
     /// The client's budget: memory that is kept for the stream is charged to it.
     pub account: Budget,
@@ -168,7 +168,7 @@ pub struct GatewayCounters {
     pub limited: u64,
 }
 
-impl Shared {
+impl GatewayState {
     /// A gateway without sessions.
     pub(super) fn new(
         config: GatewayConfig,
@@ -228,8 +228,8 @@ impl Shared {
         *self.counters.lock()
     }
 
-    /// Makes room for one more session of `peer`, if its limits leave none: a client that was
-    /// restarted has sessions that no link leads to, which would live on for a while.
+    /// Makes room for one more session of `peer`, if the limits leave none: a client that was
+    /// restarted has sessions without a link, which would live on for a while.
     pub(super) fn make_room(
         &self,
         sessions: &mut HashMap<SessionId, Entry>,
@@ -247,8 +247,8 @@ impl Shared {
         oldest.map(|entry| entry.driver.abort()).is_some()
     }
 
-    /// Assigns a session to `peer`. It began with the key of an invite, and so was not counted
-    /// among the client's. Returns false if the client has too many sessions then.
+    /// Assigns a session to `peer`. The session began with the key of an invite, and so did not
+    /// count among the client's sessions. Returns false if the client has too many sessions then.
     pub(super) fn give(&self, session: SessionId, peer: PublicKey) -> bool {
         let mut sessions = self.sessions.lock();
         let own = sessions
@@ -309,7 +309,7 @@ impl Shared {
                     < limits.sessions_per_network)
     }
 
-    /// Makes the span of a client that has proved this key. It has a name once the client is
+    /// Makes the span of a client that has proved this key. The span has a name once the client is
     /// enrolled.
     pub(super) fn span_of(&self, key: &PublicKey) -> Span {
         let span = spans::client();
@@ -342,7 +342,7 @@ impl Shared {
         }
     }
 
-    /// True if a session counts with those from `from`, where sources are limited at all.
+    /// True if a session counts for the limit of the source of `from`; false without such a limit.
     fn shares_source(&self, entry: &Entry, from: IpAddr) -> bool {
         self.config.limits.sessions_per_source < usize::MAX
             && source_of(entry.ends.remote.ip()) == source_of(from)

@@ -1,4 +1,4 @@
-//! The share of a gateway's next session, without sharing its memory out anew.
+//! Gives a gateway's next session its share of the memory without sharing out the memory anew.
 
 /// The share of the next session, as long as enough memory is left.
 #[derive(Debug, Default)]
@@ -30,7 +30,8 @@ impl Shares {
         self.send
     }
 
-    /// Takes a session's share and half of its recorder's memory of each kind, if they are left.
+    /// Takes a session's share and half of its recorder's memory from each kind of memory. Returns
+    /// false, and takes nothing, if too little is left.
     pub(super) fn take(&mut self, recorder: u64) -> bool {
         if self.send < MIN_SENDING {
             return false;

@@ -135,7 +135,10 @@ async fn lines_of_two_sessions_carry_their_own_session_and_client() {
     // Each link has a second channel by then.
     let joined = || {
         let lines = log.lines().into_iter();
-        lines.filter(|line| line.message == "joined").count() >= 2
+        lines
+            .filter(|line| line.message == "joined the session")
+            .count()
+            >= 2
     };
     until(joined).await;
     // The gateway's reading tasks, which are not instrumented, see the connections end.
@@ -161,7 +164,7 @@ async fn lines_of_two_sessions_carry_their_own_session_and_client() {
             assert_eq!(expected.get(&session), Some(&client), "{}", line.message);
         }
         match line.message.as_str() {
-            "joined" => assert_eq!(line.field("link", "interface"), "lo"),
+            "joined the session" => assert_eq!(line.field("link", "interface"), "lo"),
             "a stream has come" => assert_eq!(line.field("stream", "kind"), "Sink"),
             _ => {}
         }

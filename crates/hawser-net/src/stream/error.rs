@@ -34,7 +34,7 @@ pub enum ReadError {
         code: u32,
     },
     /// The stream was read out of order before, and can't be read in order any more.
-    #[error("the stream is read out of order")]
+    #[error("the stream was read out of order, and cannot be read in order any more")]
     Unordered,
     /// The stream is over: this side reset it.
     #[error("the stream is over")]
@@ -48,7 +48,7 @@ pub enum ReadError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The peer has stopped reading. Bytes that it did not hold are dropped.
+    /// The peer has stopped reading. Bytes that the peer does not hold are dropped.
     #[error("the peer stopped reading the stream with code {code}")]
     Stopped {
         /// The peer's code; 0 when it gave none.

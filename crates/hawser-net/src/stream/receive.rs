@@ -25,7 +25,7 @@ pub struct RecvStream {
     unordered: bool,
 }
 
-/// Bytes of a stream with their place in it.
+/// Bytes of a stream with their position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chunk {
@@ -49,7 +49,7 @@ impl RecvStream {
         self.core.id
     }
 
-    /// Returns the peer's metadata when it opened this stream; empty for a stream of one's own.
+    /// Returns the peer's metadata when it opened this stream; empty if this side opened it.
     pub fn opening(&self) -> &Bytes {
         &self.core.opening
     }

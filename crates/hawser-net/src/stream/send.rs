@@ -1,4 +1,4 @@
-//! The direction of a stream that is written to.
+//! The sending half of a stream.
 
 use std::future::poll_fn;
 use std::io;
@@ -67,7 +67,7 @@ impl SendStream {
         Ok(poll_fn(|cx| self.poll_write_bytes(cx, bytes)).await?)
     }
 
-    /// Ends this direction behind the written data. Does nothing the second time.
+    /// Ends this direction after the written data. Does nothing the second time.
     ///
     /// # Errors
     /// When the peer has stopped reading or has reset the stream, or the connection is over.

@@ -10,7 +10,7 @@ use crate::driver::{Driver, Failure, Waiting};
 pub(super) struct Core {
     pub(super) driver: Driver,
     pub(super) id: StreamId,
-    /// The peer's metadata when it opened the stream; empty for one's own.
+    /// The peer's metadata when it opened the stream; empty if this side opened it.
     pub(super) opening: Bytes,
     /// The peer opened the stream and was not answered yet.
     unanswered: AtomicBool,
@@ -19,7 +19,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// `opening`: the peer's metadata when it opened the stream; empty for one's own.
+    /// `opening`: the peer's metadata when it opened the stream; empty if this side opened it.
     pub(super) fn new(driver: Driver, id: StreamId, opening: Bytes) -> Self {
         Self {
             unanswered: AtomicBool::new(!driver.is_own(id)),

@@ -1,4 +1,4 @@
-//! Messages between the two processes.
+//! Messages between a process and its successor.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 

@@ -1,4 +1,4 @@
-//! The pair of sockets between the two processes.
+//! The pair of sockets between a process and its successor.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

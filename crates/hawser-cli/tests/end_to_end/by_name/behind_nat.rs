@@ -229,7 +229,7 @@ fn everything_stays_with_the_gateway_where_both_translators_are_fickle() {
         let told = |what: &str| pair.alice.log().matches(what).count();
         let again = || told("UDP still does not pass between the hosts") > 0;
         until("it is tried again", again, || pair.said());
-        let once = told("UDP does not pass between the hosts: the gateway relays what they say");
+        let once = told("UDP does not pass between the hosts: the gateway relays their data");
         assert_eq!(once, 1, "{}", pair.said());
         let before = pair.relayed();
         echo(&mut stream, 300_000);

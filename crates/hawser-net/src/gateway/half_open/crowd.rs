@@ -23,9 +23,9 @@ pub(super) enum Group {
 /// A connection that has a place, or waits for one.
 #[derive(Debug)]
 pub(super) struct Guest {
-    /// The customer that it comes from.
+    /// The customer that the connection comes from.
     pub(super) source: Group,
-    /// The network that it comes from.
+    /// The network that the connection comes from.
     pub(super) network: Group,
     /// Time since which the connection has its place.
     pub(super) since: Instant,
@@ -84,8 +84,8 @@ impl Crowd {
             .map(|(number, _)| *number)
     }
 
-    /// Returns those `meant` connections that come from the network, and there from the source,
-    /// with the most connections; the oldest first.
+    /// Returns those of the `meant` connections whose network, and there whose source, has the most
+    /// connections; the oldest first.
     pub(super) fn heaviest(&self, meant: impl Fn(&Guest) -> bool) -> Vec<u64> {
         let weight = |it: &Guest| (self.of_network(it), self.of_source(it));
         let meant = || self.guests.iter().filter(|(_, it)| meant(it));

@@ -9,7 +9,7 @@ fn half_open(all: usize, per_source: usize) -> HalfOpen {
     })
 }
 
-fn enter(half_open: &HalfOpen, address: &str) -> Place {
+fn enter(half_open: &HalfOpen, address: &str) -> HalfOpenSlot {
     half_open.enter(address_of(address), Instant::now())
 }
 
@@ -17,7 +17,7 @@ fn address_of(text: &str) -> Origin {
     Origin::Address(text.parse().unwrap())
 }
 
-fn has_place(place: &Place) -> bool {
+fn has_place(place: &HalfOpenSlot) -> bool {
     place
         .half_open
         .places
@@ -31,7 +31,7 @@ fn has_place(place: &Place) -> bool {
 fn one_source_has_its_own_places_and_no_others() {
     let half_open = half_open(3, 2);
     let other = enter(&half_open, "192.0.2.1");
-    let own: Vec<Place> = (1..=9)
+    let own: Vec<HalfOpenSlot> = (1..=9)
         .map(|n| enter(&half_open, &format!("2001:db8::{n}")))
         .collect();
     assert!(has_place(&other));
@@ -60,11 +60,11 @@ fn a_newcomer_gets_in_at_once_when_idle_connections_of_eight_sources_hold_every_
 #[test]
 fn a_network_of_many_sources_has_at_most_half_of_the_places() {
     let half_open = half_open(8, 2);
-    let crowd: Vec<Place> = (1..=200)
+    let crowd: Vec<HalfOpenSlot> = (1..=200)
         .map(|n| enter(&half_open, &format!("192.0.2.{n}")))
         .collect();
     assert_eq!(crowd.iter().filter(|it| has_place(it)).count(), 4);
-    let of_v6: Vec<Place> = (1..=200)
+    let of_v6: Vec<HalfOpenSlot> = (1..=200)
         .map(|n| enter(&half_open, &format!("2001:db8:0:{n:x}::1")))
         .collect();
     assert_eq!(of_v6.iter().filter(|it| has_place(it)).count(), 4);
@@ -77,14 +77,14 @@ fn each_caller_that_comes_by_a_gateway_has_places_of_its_own() {
         let key = Identity::from_seed([seed; 32]).public();
         half_open.enter(Origin::Relayed(key), Instant::now())
     };
-    let flood: Vec<Place> = (0..9).map(|_| came_by_gateway(1)).collect();
+    let flood: Vec<HalfOpenSlot> = (0..9).map(|_| came_by_gateway(1)).collect();
     assert_eq!(flood.iter().filter(|it| has_place(it)).count(), 2);
     let caller = came_by_gateway(2);
     assert!(has_place(&caller));
     // A program of this machine is no caller.
     assert!(has_place(&enter(&half_open, "127.0.0.1")));
     // All callers together have no more places than a network has.
-    let crowd: Vec<Place> = (3..99).map(came_by_gateway).collect();
+    let crowd: Vec<HalfOpenSlot> = (3..99).map(came_by_gateway).collect();
     let callers = flood.iter().chain([&caller]).chain(&crowd);
     assert_eq!(callers.filter(|it| has_place(it)).count(), 4);
 }
@@ -116,19 +116,19 @@ fn places_come_back() {
 #[test]
 fn joins_of_a_live_session_are_not_displaced_and_leave_places_for_other_sessions() {
     let half_open = half_open(64, 64);
-    let joins: Vec<Place> = (0..40)
+    let joins: Vec<HalfOpenSlot> = (0..40)
         .map(|_| {
             let place = enter(&half_open, "192.0.2.1");
             place.join(SessionId::new([1; 16]));
             place
         })
         .collect();
-    let flood: Vec<Place> = (0..1000)
+    let flood: Vec<HalfOpenSlot> = (0..1000)
         .map(|n| enter(&half_open, &format!("10.{}.{}.1", n / 250, n % 250)))
         .collect();
-    let kept = |places: &[Place]| {
+    let kept = |places: &[HalfOpenSlot]| {
         let all = half_open.places.lock();
-        let is_kept = |it: &&Place| all.joins.contains_key(&it.number);
+        let is_kept = |it: &&HalfOpenSlot| all.joins.contains_key(&it.number);
         places.iter().filter(is_kept).count()
     };
     assert_eq!(kept(&joins), JOINS_PER_SESSION);
@@ -143,7 +143,7 @@ fn joins_of_a_live_session_are_not_displaced_and_leave_places_for_other_sessions
 async fn clients_that_come_at_once_wait_for_each_other_and_displace_no_other() {
     let half_open = half_open(16, 8);
     let source = |n: usize| format!("192.0.2.{}", n % 50);
-    let places: Vec<Place> = (0..64).map(|n| enter(&half_open, &source(n))).collect();
+    let places: Vec<HalfOpenSlot> = (0..64).map(|n| enter(&half_open, &source(n))).collect();
     assert_eq!(places.iter().filter(|it| has_place(it)).count(), 8);
     for place in places {
         place.ready().await;
@@ -167,7 +167,7 @@ fn a_waiting_connection_takes_the_place_of_one_that_had_time_for_a_handshake() {
 #[test]
 fn the_line_is_bounded_and_a_flood_that_fills_it_keeps_no_newcomer_out() {
     let half_open = half_open(4, 1);
-    let flood: Vec<Place> = (0..100)
+    let flood: Vec<HalfOpenSlot> = (0..100)
         .map(|n| enter(&half_open, &format!("10.0.{n}.1")))
         .collect();
     assert_eq!(half_open.places.lock().line.len(), 4 * LINE);
