@@ -137,8 +137,8 @@ impl Gateway {
     }
 
     /// Takes associations at the UDP port of the same number, and announces the port to clients. If
-    /// the port can't be opened, everything goes over TCP. To be called before [`Self::with_links`],
-    /// which finds the addresses of a gateway that listens on all of them.
+    /// the port can't be opened, everything goes over TCP. To be called before
+    /// [`Self::with_links`], which finds the addresses of a gateway that listens on all of them.
     #[must_use]
     pub fn with_associations(self) -> Self {
         let predecessor = self.shared.config.predecessor.clone();

@@ -15,8 +15,8 @@
 //! 3. its way here: in `hawser-front`, `connection/origin.rs`, `connection/asker.rs`,
 //!    `connection/kernel.rs` and `connection/kernel/turned.rs` hand over the fact, and
 //!    `proxy/captured.rs` of `hawser-daemon` does (a fact of a process is read in `asker.rs` of
-//!    `hawser-link` and `process.rs` of `hawser-capture`); `request.rs` of `hawser-director` carries
-//!    it; flags: `args/rule.rs` and `commands/rule.rs` of `hawser-cli`;
+//!    `hawser-link` and `process.rs` of `hawser-capture`); `request.rs` of `hawser-director`
+//!    carries it; flags: `args/rule.rs` and `commands/rule.rs` of `hawser-cli`;
 //! 4. the other two judges: the kernel's tables in `rules.rs`, `tables.rs` and `rule_tables.rs` of
 //!    `hawser-capture` with `bpf/capture.c` and `bpf/tables.h` (`events.rs` reports the fact,
 //!    `tests/native/layout.c` lists every field), and nftables in `lan/modes.rs` of `hawser-host`.

@@ -1,6 +1,6 @@
 //! What terminals show: snapshots and reports of `hawser-control` as text, for the commands and for
-//! `hawser top`. One file for each command, or for a part that several print; `table.rs` lays out tables, and
-//! `figures.rs` writes numbers with their units.
+//! `hawser top`. One file for each command, or for a part that several print; `table.rs` lays out
+//! tables, and `figures.rs` writes numbers with their units.
 //!
 //! To add a column to a command's table, begin at the command's file; its test is beside it.
 #![forbid(unsafe_code)]
