@@ -46,7 +46,8 @@ async fn ask(client: &Client, stream: Option<StreamId>) -> Option<WhySession> {
     WhySession::of_far_end(&answer)
 }
 
-/// Sets the links' names: the far end knows them only by this host's numbers.
+/// Gives the links in the far end's report `said` their names on this host: the far end knows only
+/// their interface numbers.
 fn name_links(said: &mut WhySession, own: &[WhyLink]) {
     let name = |index| own.iter().find(|it| it.index == index);
     for link in said.packet_flows.iter_mut().flat_map(|it| &mut it.links) {

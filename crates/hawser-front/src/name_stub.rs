@@ -189,7 +189,7 @@ impl OpenPorts {
             match self.open(*server).await {
                 Ok(port) => drop(self.ports.insert(server.ip(), port)),
                 Err(error) => tracing::debug!(%server, %error,
-                    "can't open a port that answers for a name server"),
+                    "can't open a loopback port for applications' queries to this name server"),
             }
         }
         if let Some(held) = &self.answering.held {

@@ -128,9 +128,10 @@ impl AssociationEndpoint {
         port.ok_or(io::ErrorKind::NotConnected.into())
     }
 
-    /// Sends packets from these places from now on. Binds sockets for new places, and tells the
-    /// established associations, which tell their peers. A place of link 0 is bound to no link.
-    /// Returns the places that can't be used, each with its error; the others are not affected.
+    /// Replaces the places that packets leave from: local addresses, each on its link. Binds
+    /// sockets for new places, and tells the established associations, which tell their peers. The
+    /// socket of a place with link number 0 is not bound to a link. Returns the places that can't
+    /// be used, each with its error; the others are used nevertheless.
     /// Must be called within a tokio runtime.
     pub fn set_locals(&self, locals: &[Local]) -> Vec<(Local, io::Error)> {
         self.places.lock().set(locals)

@@ -35,7 +35,8 @@ pub(super) fn listen(
 }
 
 impl Interfaces {
-    /// Diverts on all `links` that lead to other hosts, and stops on links that are gone.
+    /// Diverts connections on the interfaces of `links`, except loopback and links without
+    /// addresses. Stops diverting on all other interfaces.
     pub(super) fn follow(&mut self, discovery: &mut Discovery, links: &[Link]) {
         let leads = |link: &&Link| !link.loopback && !link.addresses.is_empty();
         let name = |link: &Link| (link.index, link.name.clone());

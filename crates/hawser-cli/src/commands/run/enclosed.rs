@@ -61,7 +61,8 @@ pub(super) async fn run(
     let finished = async {
         match keeper {
             Ok(keeper) => keeper.finish().await,
-            Err(error) => tracing::debug!(%error, "can't keep the program's network after its end"),
+            Err(error) => tracing::debug!(%error,
+                "can't keep the network until the program's last data is acknowledged"),
         }
     };
     tokio::select! {

@@ -115,7 +115,8 @@ impl BlockPlaces {
 }
 
 impl Blocks {
-    /// Creates free blocks. `rest`: how long a block must be unused before another client gets it.
+    /// Creates the table of owners, with all blocks free. A block is one client's networks for the
+    /// hosts behind it. `rest`: how long a block must be unused before another client gets it.
     pub(super) fn new(rest: Duration) -> Self {
         Self {
             given: BTreeMap::new(),

@@ -63,7 +63,7 @@ impl Watched {
         self.fetched.borrow().problem.clone()
     }
 
-    /// Has the name's voucher fetched soon.
+    /// Requests that the name's voucher be fetched soon.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
     }
@@ -73,8 +73,8 @@ impl Watched {
         let _ = tokio::time::timeout(pause, self.wanted.notified()).await;
     }
 
-    /// Has the name's voucher fetched soon, and waits until an attempt to fetch it ends, at most
-    /// for `patience`.
+    /// Requests that the name's voucher be fetched soon, and waits until an attempt to fetch it
+    /// ends, at most for `patience`.
     pub(super) async fn fetched_soon(&self, patience: Duration) {
         let mut fetched = self.fetched.subscribe();
         let before = fetched.borrow_and_update().attempts;
