@@ -234,7 +234,7 @@ mod tests {
     fn services_that_are_to_be_started_again_are_named() {
         assert!(start_again(&[]).contains("services that it fronts"));
         let fronted: Vec<FrontPort> = ["443", "22"].iter().map(|it| it.parse().unwrap()).collect();
-        assert!(start_again(&fronted).contains("the services at 443, 22 again"));
+        assert!(start_again(&fronted).contains("restart the services at 443, 22 if"));
     }
 
     #[test]
