@@ -14,14 +14,17 @@
 //!
 //! 1. a field with its default and its reading in the section's file;
 //! 2. a line in `docs/hawser.example.toml`, which shows every key with its default;
-//! 3. `tests.rs`: `every_key_reaches_its_place` and the lists of wrong values; the tests also load
-//!    the example;
+//! 3. `tests.rs`: `every_key_reaches_its_place` (begin a section there if yours is missing) and the
+//!    lists of wrong values; the tests also load the example;
 //! 4. where a flag sets it too: `args.rs` or `args/` of `hawser-cli`, which overrides the file
 //!    (`apply_to`); for `[session]` a function beside `with_transport` in `setup.rs` of
 //!    `hawser-daemon`, called in `commands/up.rs` of `hawser-cli`;
 //! 5. for `[session]`: `for_session` hands it to `config.rs` of `hawser-session`, whose public
 //!    fields `api.txt` of `hawser` lists (`cargo xtask api --bless`); what the driver takes goes by
-//!    `proxy/session.rs` and `gateway/door.rs` of `hawser-daemon`.
+//!    `proxy/session.rs` and `gateway/door.rs` of `hawser-daemon`;
+//! 6. for `[connection]`: its use in `proxy/` (`direct.rs`, `peering.rs`), `up/parts.rs` or `up.rs`
+//!    of `hawser-daemon`; what the last two use, `commands/run.rs` of `hawser-cli` uses too (tests:
+//!    `connections.rs`, `peer.rs` in `end_to_end/`).
 #![forbid(unsafe_code)]
 
 mod address;

@@ -16,9 +16,12 @@
 //!
 //! To add a request: its variant and its answer in `message.rs`, an example in
 //! `docs/control-api.md` (`tests/documentation.rs` asks for one); in `hawser-daemon` its arm in
-//! `answers.rs`, or in `server.rs` where it waits; a change is carried out in
-//! `up/subject/steer.rs` (test: `steer/tests.rs`); `is_for_owner` says who may send it; the command
-//! is in `client/` of `hawser-cli`, and what it shows in `hawser-text`.
+//! `answers.rs`, or in `server.rs` where it waits; what only a client or a gateway knows is a
+//! method of `Subject` (`subject.rs`; `up/subject.rs`, `gateway/far_end.rs`; tests:
+//! `shown/tests.rs`, `server.rs`); a change is carried out in `up/subject/steer.rs` (test:
+//! `steer/tests.rs`); `is_for_owner` says who may send it; the command is in `client/` of
+//! `hawser-cli`, and what it shows in `hawser-text`. A new field of an answer is
+//! `#[serde(default)]`, and stands in the example in `docs/control-api.md`.
 #![forbid(unsafe_code)]
 
 mod all_sessions;

@@ -12,7 +12,7 @@
 //!
 //! To add a metric: a family in `metrics/`, a row in `docs/metrics.md`, its value in
 //! `tests/metrics/sample.rs`, in `hawser-control`, and where `hawser-daemon` fills it in (of the
-//! process: `snapshot.rs`, `answers.rs`; of a link: `snapshot.rs`, `up/subject.rs`; of connections:
+//! process: `snapshot.rs`, `answers.rs`; of a link: `snapshot.rs`, `up/subject.rs`, its traffic `link_books.rs`; of connections:
 //! `connections.rs`, `proxy/direct.rs`; of all sessions: `session_status.rs`, `all_sessions.rs`,
 //! `picture.rs`); a named counter is an event unless `metrics/daemon.rs` or, for counters of
 //! sessions (`counted` in `picture.rs`), `metrics/sessions.rs` names it;

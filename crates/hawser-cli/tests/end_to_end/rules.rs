@@ -95,7 +95,7 @@ fn the_rules_are_those_of_the_daemon_that_runs() {
     // What is to be changed has to be named.
     let add = "rule add --program x --first --class interactive";
     for change in [add, "rule remove 1"] {
-        run(change).expect(2, &format!("with `hawser --config {config_name} rule`"));
+        run(change).expect(2, &format!("use `hawser --config {config_name} rule`"));
     }
     // What a daemon was told is in no file.
     assert_eq!(run("rule add --now --program y --class bulk").code, 0);
