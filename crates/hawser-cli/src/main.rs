@@ -9,8 +9,8 @@
 //!
 //! Where to begin:
 //!
-//! - a command: `args.rs`, its arm in `run` (this file), its file in `commands/` or `client/`, a line
-//!   in `docs/guide/commands.md` (`args/tests/documents.rs` asks for it);
+//! - a command: `args.rs`, its arm in `run` (this file), its file in `commands/` or `client/`, a
+//!   line in `docs/guide/commands.md` (`args/tests/documents.rs` asks for it);
 //! - a flag: `args.rs` (`up`, `serve`, `invite`, `why`, `top`, `bench`) or the command's file in
 //!   `args/`, merged by `apply_to` (for `[session]` by `setup.rs` of `hawser-daemon`, from
 //!   `commands/up.rs`), with a line in `args/tests.rs`;

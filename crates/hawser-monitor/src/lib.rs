@@ -12,14 +12,14 @@
 //!
 //! To add a metric: a family in `metrics/`, a row in `docs/metrics.md`, its value in
 //! `tests/metrics/sample.rs`, in `hawser-control`, and where `hawser-daemon` fills it in (of the
-//! process: `snapshot.rs`, `answers.rs`; of a link: `snapshot.rs`, `up/subject.rs`, its traffic `link_books.rs`; of connections:
-//! `connections.rs`, `proxy/direct.rs`; of all sessions: `session_status.rs`, `all_sessions.rs`,
-//! `picture.rs`); a named counter is an event unless `metrics/daemon.rs` or, for counters of
-//! sessions (`counted` in `picture.rs`), `metrics/sessions.rs` names it;
-//! `tests/metrics/document.rs` compares both, `tests/metrics/dashboard.rs` checks
-//! `contrib/grafana/hawser.json`. To add a view of `hawser top`, begin at `top/screen.rs` (test:
-//! `top/tests/pictures.rs`); a request of the dashboard, at `web/routes.rs` (test:
-//! `tests/web/pages.rs`). `docs/design/monitor.md` explains the decisions.
+//! process: `snapshot.rs`, `answers.rs`; of a link: `snapshot.rs`, `up/subject.rs`, its traffic
+//! `link_books.rs`; of connections: `connections.rs`, `proxy/direct.rs`; of all sessions:
+//! `session_status.rs`, `all_sessions.rs`, `picture.rs`); a named counter is an event unless
+//! `metrics/daemon.rs` or, for counters of sessions (`counted` in `picture.rs`),
+//! `metrics/sessions.rs` names it; `tests/metrics/document.rs` compares both,
+//! `tests/metrics/dashboard.rs` checks `contrib/grafana/hawser.json`. To add a view of `hawser
+//! top`, begin at `top/screen.rs` (test: `top/tests/pictures.rs`); a request of the dashboard, at
+//! `web/routes.rs` (test: `tests/web/pages.rs`). `docs/design/monitor.md` explains the decisions.
 #![forbid(unsafe_code)]
 
 pub mod metrics;

@@ -23,11 +23,11 @@
 //! since recordings count on the order, its constructor in `chunk.rs`, vectors in `chunk/tests.rs`;
 //! its number on the wire in `session/rules.rs` of `hawser-session` (test:
 //! `session/tests/scheduler.rs`) and in `docs/protocol.md`, section 5; the help text in
-//! `args/steer.rs` of `hawser-cli`; the lists of names in `tests.rs` of `hawser-config`, `docs/hawser.example.toml` and
-//! `docs/design/scheduling.md`; `api.txt` of `hawser` (`cargo xtask api --bless`). Packets are
-//! alike, in `packet/`, without a number. For connections, in `connection/`, the kernel's program
-//! decides by itself: `hawser-capture/bpf/decide.h` has to agree, which `tests/decide.rs` there
-//! checks.
+//! `args/steer.rs` of `hawser-cli`; the lists of names in `tests.rs` of `hawser-config`,
+//! `docs/hawser.example.toml` and `docs/design/scheduling.md`; `api.txt` of `hawser` (`cargo xtask
+//! api --bless`). Packets are alike, in `packet/`, without a number. For connections, in
+//! `connection/`, the kernel's program decides by itself: `hawser-capture/bpf/decide.h` has to
+//! agree, which `tests/decide.rs` there checks.
 #![forbid(unsafe_code)]
 
 mod channel_count;

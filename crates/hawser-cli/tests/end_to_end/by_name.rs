@@ -96,7 +96,11 @@ fn the_first_key_is_taken_on_trust_where_the_user_wants_that() {
             let listed = stage.place.run("alice", &["peers", "list"]).out;
             assert!(listed.contains(&stage.key("bob")), "{listed}");
             assert!(listed.contains("on trust"), "{listed}");
-            assert!(alice.log().contains("trusting the first key"), "{}", alice.log());
+            assert!(
+                alice.log().contains("trusting the first key"),
+                "{}",
+                alice.log()
+            );
             bob.end();
             alice.end();
         },
