@@ -36,7 +36,7 @@ fn an_interface_that_is_no_lan_is_refused_with_its_reason() {
         "hawser0 is an interface of Hawser itself"
     );
     for name in ["eth\"1", "eth*"] {
-        assert!(said(name, &[]).contains("rules can't have"), "{name}");
+        assert!(said(name, &[]).contains("rules can't contain"), "{name}");
     }
     assert!(said("eth9", &[]).starts_with("no interface is called eth9; there are lo, eth0"));
 }

@@ -128,7 +128,7 @@ fn a_daemon_holds_the_programs_that_it_captures_to_vouchers() {
     assert_eq!(elsewhere(OTHER, "little").out(), b"x", "{}", up.log());
     assert_is_reset(&elsewhere(PLAIN, "never"));
     let told = || stage.shown()["refused"].to_string();
-    until("it is told", || told().contains("not reached"), told);
+    until("it is told", || told().contains("can't reach port"), told);
     assert_eq!(get(PLAIN, "little").out(), b"x", "{}", up.log());
     assert_eq!(stage.front("connected"), 3, "{}", up.log());
     server.end();
