@@ -14,7 +14,7 @@
 //! Tasks that seldom run are instrumented. Tasks that run for each record are not, because a span
 //! that is enabled costs some hundred nanoseconds at each poll: they enter it for each log line.
 //! Lines of the state machines below a session or an association have its span if `debug` lines are
-//! enabled ([`for_steps`]). Otherwise only lines that a timer or a sample causes have it, and lines
+//! enabled (`for_steps`). Otherwise only lines that a timer or a sample causes have it, and lines
 //! that a record causes have not.
 
 use hawser_keys::host_port::HostPort;
