@@ -9,6 +9,7 @@
 //! - [`wire`]: segments that are captured (`wire/segment.rs`), and sent as no kernel would
 //!   (`wire/by_hand.rs`).
 //! - [`TestFolder`]: a folder for one test, which keeps the logs of its programs if it fails.
+//! - [`replay`]: the files of a fuzzer's corpus.
 //! - [`ClosedPort`]: a port at which nothing listens, for as long as it lives.
 //!
 //! A test that needs interfaces puts its body into [`namespace::in_namespace`]; one that needs a
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod closed_port;
+mod corpus;
 mod folder;
 pub mod name_server;
 pub mod namespace;
@@ -26,6 +28,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 pub use closed_port::ClosedPort;
+pub use corpus::replay;
 pub use folder::TestFolder;
 
 /// Reports that `test`, as `crate::test`, passes without having tested anything, and why.

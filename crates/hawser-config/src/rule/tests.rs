@@ -88,29 +88,34 @@ fn errors_name_line_key_value_and_what_is_allowed() {
     for (text, expected) in [
         (
             "[[rule]]\nclass = \"fast\"",
-            "rules.toml:2: `rule.class` is \"fast\"; allowed: \"real-time\", \"interactive\", \"bulk\", \"unknown\"",
+            "rules.toml:2: `rule.class` is \"fast\"; allowed: \"real-time\", \"interactive\", \
+             \"bulk\", \"unknown\"",
         ),
         (
             "[[rule]]\nclass = \"bulk\"\nprogramm = \"x\"",
-            "rules.toml:3: unknown key `rule.programm`; allowed: name, program, executable, user, cgroup, \
-             domain, address, port, protocol, dscp, of-class, class, links, only, order, never, avoid, mode",
+            "rules.toml:3: unknown key `rule.programm`; allowed: name, program, executable, user, \
+             cgroup, domain, address, port, protocol, dscp, of-class, class, links, only, order, \
+             never, avoid, mode",
         ),
         (
             "[[rule]]\nprogram = \"x\"",
-            "rules.toml:1: `rule.class` is missing; allowed: a rule says at least one of class, links, \
-             only, order, never, avoid, mode",
+            "rules.toml:1: `rule.class` is missing; allowed: a rule says at least one of class, \
+             links, only, order, never, avoid, mode",
         ),
         (
             "[[rule]]\nonly = \"a/b\"",
-            "rules.toml:2: `rule.only` is \"a/b\"; allowed: the name of an interface such as \"wwan0\"",
+            "rules.toml:2: `rule.only` is \"a/b\"; allowed: the name of an interface such as \
+             \"wwan0\"",
         ),
         (
             "[[rule]]\nonly = \"a\"\nnever = \"b\"",
-            "rules.toml:3: `rule.never` is \"b\"; allowed: only one of `links`, `only`, `order` and `never`",
+            "rules.toml:3: `rule.never` is \"b\"; allowed: only one of `links`, `only`, `order` \
+             and `never`",
         ),
         (
             "[[rule]]\nclass = \"bulk\"\nport = [1, \"9-3\"]",
-            "rules.toml:3: `rule.port` is \"9-3\"; allowed: ports from 1 to 65535 and ranges such as \"5000-5100\"",
+            "rules.toml:3: `rule.port` is \"9-3\"; allowed: ports from 1 to 65535 and ranges such \
+             as \"5000-5100\"",
         ),
         (
             "[[rule]]\nclass = \"bulk\"\nprogram = []",
@@ -118,7 +123,8 @@ fn errors_name_line_key_value_and_what_is_allowed() {
         ),
         (
             "[[rule]]\nclass = \"bulk\"\nof-class = \"bulk\"",
-            "rules.toml:2: `rule.class` is \"bulk\"; allowed: nothing in a rule that asks for the class with `of-class`",
+            "rules.toml:2: `rule.class` is \"bulk\"; allowed: nothing in a rule that asks for the \
+             class with `of-class`",
         ),
         (
             "[up]\nlisten = \"127.0.0.1:1\"",

@@ -1,27 +1,8 @@
 //! Replays the corpora that the fuzzers keep and extend.
 
-use std::fs;
-use std::path::Path;
+use hawser_skip::replay;
 
 use crate::fuzzing;
-
-fn replay(target: &str, entry: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut files = 0;
-    for input in fs::read_dir(&folder).unwrap() {
-        let bytes = fs::read(input.unwrap().path()).unwrap();
-        // Also every prefix, as from a connection that breaks off.
-        let step = (bytes.len() / MAX_CUTS).max(1);
-        (0..bytes.len())
-            .step_by(step)
-            .for_each(|end| entry(&bytes[..end]));
-        entry(&bytes);
-        files += 1;
-    }
-    assert!(files > 0, "the corpus is gone: {}", folder.display());
-}
 
 #[test]
 fn every_file_of_the_corpora_of_the_proxy_port_is_read_without_a_panic() {
@@ -36,6 +17,3 @@ fn every_file_of_the_corpora_of_the_proxy_port_is_read_without_a_panic() {
     replay("front_http_body", fuzzing::fuzz_http_body);
     replay("front_udp_addresses", fuzzing::fuzz_udp_addresses);
 }
-
-/// Long inputs are not cut at every byte.
-const MAX_CUTS: usize = 4096;
